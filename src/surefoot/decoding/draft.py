@@ -1,0 +1,37 @@
+"""A draft, and the protocol of what proposes it."""
+
+from collections.abc import Sequence as Series
+from typing import NamedTuple, Protocol
+
+from surefoot.decoding.sequence import Sequence
+
+
+class Draft(NamedTuple):
+    """Proposed next tokens of one sequence; none if the drafter has nothing to say."""
+
+    tokens: Series[int] = ()
+    drafter: str = ""
+
+
+NO_DRAFT = Draft()
+
+
+class Drafter(Protocol):
+    """Guesses what comes next. Wrong guesses cost time and never change the text.
+
+    One drafter serves all sequences. What it keeps of a sequence it keeps under that object, and
+    reads what is new from `sequence.committed`, which only grows.
+    """
+
+    @property
+    def name(self) -> str:
+        """The drafter's name, as `--spec-type` takes it."""
+
+    def propose(self, wanted: Series[tuple[Sequence, int]]) -> list[Draft]:
+        """Draft for each sequence at most so many tokens (at least 1); all in one go."""
+
+    def learn(self, sequence: Sequence, draft: Draft, accepted: int) -> None:
+        """Hear how many tokens of a draft were committed."""
+
+    def forget(self, sequence: Sequence) -> None:
+        """Let go of all that was kept of a sequence; it has ended."""

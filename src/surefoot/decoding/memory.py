@@ -1,0 +1,170 @@
+"""A sequence's state in the model's memory, and how it gets back over rejected tokens.
+
+The state may lag behind what is committed, never run ahead of it once a round has settled. There
+is one class for each way back; which one a context allows is probed by the runtime.
+"""
+
+from abc import ABC, abstractmethod
+
+from surefoot.decoding.errors import RollbackRefusedError
+from surefoot.decoding.target import Target
+
+
+class Memory(ABC):
+    """The memory of one live sequence.
+
+    Attributes:
+        id: the sequence's id in the model's memory.
+        length: how many tokens it has absorbed.
+        can_go_back: whether rejected tokens can be undone at a price that a draft is worth.
+    """
+
+    can_go_back = True
+
+    def __init__(self, target: Target, sequence_id: int) -> None:
+        self._target = target
+        self.id = sequence_id
+        self.length = 0
+
+    def brace(self, draft_length: int) -> None:  # noqa: B027 - most kinds need nothing
+        """Make sure that the present length can be reached again after a draft."""
+
+    def absorbed(self, tokens: int) -> None:
+        """Take note that a pass has added that many tokens."""
+        self.length += tokens
+
+    def settle(self, length: int) -> bool:
+        """Go back to the greatest reachable length that is not above `length`.
+
+        Returns:
+            Whether tokens had to be undone. `self.length` says where the memory stands now.
+
+        Raises:
+            RollbackRefusedError: the model did not do what it was found able to do.
+        """
+        if length >= self.length:
+            return False
+        self._go_back(length)
+        return True
+
+    def clear(self) -> None:
+        """Forget everything."""
+        self._target.drop(self.id)
+        self.length = 0
+
+    @abstractmethod
+    def _go_back(self, length: int) -> None:
+        """Reach the greatest possible length <= `length`, which is below the present one."""
+
+    def _cut(self, length: int) -> None:
+        if not self._target.cut(self.id, length):
+            raise RollbackRefusedError(
+                f"sequence {self.id}: the model refused to go back from {self.length} tokens "
+                f"to {length}"
+            )
+        self.length = length
+
+
+class CuttableMemory(Memory):
+    """Attention: any tail can be cut off."""
+
+    def _go_back(self, length: int) -> None:
+        self._cut(length)
+
+
+class ForkedMemory(Memory):
+    """Recurrent or hybrid: a spare sequence follows the live one, and lends its state back.
+
+    The spare shares attention cells with the live sequence and holds on to the recurrent state
+    that the live one had at `fork_length`. Both moves touch only the range between two drafts,
+    so their cost does not grow with the context.
+    """
+
+    def __init__(self, target: Target, sequence_id: int, spare_id: int) -> None:
+        super().__init__(target, sequence_id)
+        self._spare = spare_id
+        self.fork_length = 0
+
+    def brace(self, draft_length: int) -> None:  # noqa: ARG002 - any draft needs the fork
+        """Let the spare follow up to the present length."""
+        if self.fork_length < self.length:
+            self._target.fork(self.id, self._spare, self.fork_length, self.length)
+            self.fork_length = self.length
+
+    def clear(self) -> None:
+        """Forget both sequences."""
+        super().clear()
+        self._target.drop(self._spare)
+        self.fork_length = 0
+
+    def _go_back(self, length: int) -> None:
+        if not 0 < self.fork_length <= length:
+            self.clear()
+            return
+        # One cell is enough to point the live sequence at the spare's recurrent state.
+        self._target.fork(self._spare, self.id, self.fork_length - 1, self.fork_length)
+        self._cut(self.fork_length)
+
+
+class SnapshotMemory(ForkedMemory):
+    """Recurrent with a few snapshots: short tails of the last pass can be cut, others need a fork.
+
+    Snapshots belong to the last pass, so they reach no further back than its first token.
+    """
+
+    def __init__(self, target: Target, sequence_id: int, spare_id: int, snapshots: int) -> None:
+        super().__init__(target, sequence_id, spare_id)
+        self._snapshots = snapshots
+        self._last_pass = 0
+
+    def brace(self, draft_length: int) -> None:
+        """Fork only for drafts that the snapshots don't cover."""
+        if draft_length > self._snapshots:
+            super().brace(draft_length)
+
+    def absorbed(self, tokens: int) -> None:
+        """Take note of the pass, whose tokens are the ones with snapshots."""
+        super().absorbed(tokens)
+        self._last_pass = tokens
+
+    def clear(self) -> None:
+        """Forget everything, snapshots included."""
+        super().clear()
+        self._last_pass = 0
+
+    def _go_back(self, length: int) -> None:
+        undone = self.length - length
+        if undone <= self._snapshots and undone < self._last_pass:
+            self._cut(length)
+        else:
+            super()._go_back(length)
+        self._last_pass = 0
+
+
+class RigidMemory(Memory):
+    """No way back but to the start: good for plain decoding only."""
+
+    can_go_back = False
+
+    def _go_back(self, length: int) -> None:  # noqa: ARG002 - the start is all it can reach
+        self.clear()
+
+
+def memory_for(target: Target, sequence_id: int, spare_id: int) -> Memory:
+    """The kind of memory that the target's roll-back calls for.
+
+    Args:
+        target: the model.
+        sequence_id: id of the live sequence.
+        spare_id: id that forks may use; unused where tails can be cut.
+    """
+    rollback = target.rollback
+    match rollback.kind:
+        case "cut":
+            return CuttableMemory(target, sequence_id)
+        case "snapshots":
+            return SnapshotMemory(target, sequence_id, spare_id, snapshots=rollback.cut or 0)
+        case "fork":
+            return ForkedMemory(target, sequence_id, spare_id)
+        case "none":
+            return RigidMemory(target, sequence_id)

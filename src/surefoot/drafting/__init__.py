@@ -1,0 +1,1 @@
+"""Where drafts come from. A drafter may guess wrong; it can't change the text."""

@@ -1,0 +1,100 @@
+"""The `Runtime` protocol: a decoding target together with its tokenizer and what it is."""
+
+from dataclasses import dataclass
+from typing import Protocol
+
+from surefoot.decoding import SurefootError, Target
+
+
+class ModelLoadError(SurefootError):
+    """A model or its context could not be set up; the text says why and what to do."""
+
+
+class TokenizerMissingError(SurefootError):
+    """The model file carries no usable tokenizer, so only token ids can be fed."""
+
+
+class Tokenizer(Protocol):
+    """Text to tokens and back, by the model file's own vocabulary."""
+
+    @property
+    def end_of_generation(self) -> frozenset[int]:
+        """Tokens with which the model ends its turn."""
+
+    def encode(self, text: str, *, special: bool = True, add_special: bool = False) -> list[int]:
+        """Tokenize a text.
+
+        Args:
+            text: any text.
+            special: whether special tokens written out in the text are taken as such.
+            add_special: whether to add what the model wants around a text (BOS, for example).
+
+        Raises:
+            TokenizerMissingError: the model file has no tokenizer.
+        """
+
+    def piece(self, token: int) -> bytes:
+        """A token's text as bytes, which may be part of a character; empty for control tokens."""
+
+
+@dataclass(frozen=True, slots=True)
+class ModelInfo:
+    """What a loaded model is.
+
+    Attributes:
+        name: the model's own name, else the file's.
+        architecture: GGUF architecture, such as qwen35moe.
+        description: libllama's one-line description.
+        parameters: number of weights.
+        size: bytes of the weights.
+        training_context: context length that the model was trained for, in tokens.
+        chat_template: Jinja2 source from the file; None if there is none.
+        bos_text: text of the BOS token, for chat templates; empty if there is none.
+        eos_text: text of the EOS token, likewise.
+        memory: the memory's kind in words, such as "hybrid" or "attention".
+    """
+
+    name: str
+    architecture: str
+    description: str
+    parameters: int
+    size: int
+    training_context: int
+    chat_template: str | None
+    bos_text: str
+    eos_text: str
+    memory: str
+
+
+class Runtime(Target, Protocol):
+    """A loaded model with memory for `slots` live sequences, ids 0 to slots - 1.
+
+    As many spare ids follow, slots to 2 * slots - 1, for forks.
+    """
+
+    @property
+    def info(self) -> ModelInfo:
+        """What the model is."""
+
+    @property
+    def tokenizer(self) -> Tokenizer:
+        """The model's tokenizer."""
+
+    @property
+    def slots(self) -> int:
+        """How many live sequences there is memory for."""
+
+    @property
+    def context_length(self) -> int:
+        """Tokens of context for each live sequence."""
+
+    @property
+    def batch_size(self) -> int:
+        """Most tokens in one forward pass."""
+
+    @property
+    def graph_runs(self) -> int:
+        """Graph runs so far; a pass over sequences of unequal width may need several."""
+
+    def close(self) -> None:
+        """Free the model and its memory. Further calls are errors; closing twice is not."""
