@@ -44,8 +44,12 @@ class Memory(ABC):
         """
         if length >= self.length:
             return False
-        self._go_back(length)
+        self._go_back(self.reach(length))
         return True
+
+    @abstractmethod
+    def reach(self, length: int) -> int:
+        """The greatest length, not above the given one, that the memory can stand at."""
 
     def clear(self) -> None:
         """Forget everything."""
@@ -54,7 +58,7 @@ class Memory(ABC):
 
     @abstractmethod
     def _go_back(self, length: int) -> None:
-        """Reach the greatest possible length <= `length`, which is below the present one."""
+        """Go back to a length that `reach` gave, below the present one."""
 
     def _cut(self, length: int) -> None:
         if not self._target.cut(self.id, length):
@@ -67,6 +71,10 @@ class Memory(ABC):
 
 class CuttableMemory(Memory):
     """Attention: any tail can be cut off."""
+
+    def reach(self, length: int) -> int:
+        """Any length that was absorbed."""
+        return min(length, self.length)
 
     def _go_back(self, length: int) -> None:
         self._cut(length)
@@ -97,8 +105,14 @@ class ForkedMemory(Memory):
         self._target.drop(self._spare)
         self.fork_length = 0
 
+    def reach(self, length: int) -> int:
+        """The present length, the fork's, or nothing."""
+        if length >= self.length:
+            return self.length
+        return self.fork_length if self.fork_length <= length else 0
+
     def _go_back(self, length: int) -> None:
-        if not 0 < self.fork_length <= length:
+        if length == 0:
             self.clear()
             return
         # One cell is enough to point the live sequence at the spare's recurrent state.
@@ -132,19 +146,30 @@ class SnapshotMemory(ForkedMemory):
         super().clear()
         self._last_pass = 0
 
+    def reach(self, length: int) -> int:
+        """What a snapshot holds, else what the fork does."""
+        return length if self._has_snapshot(length) else super().reach(length)
+
     def _go_back(self, length: int) -> None:
-        undone = self.length - length
-        if undone <= self._snapshots and undone < self._last_pass:
+        if self._has_snapshot(length):
             self._cut(length)
         else:
             super()._go_back(length)
         self._last_pass = 0
+
+    def _has_snapshot(self, length: int) -> bool:
+        undone = self.length - length
+        return 0 < undone <= self._snapshots and undone < self._last_pass
 
 
 class RigidMemory(Memory):
     """No way back but to the start: good for plain decoding only."""
 
     can_go_back = False
+
+    def reach(self, length: int) -> int:
+        """The present length or nothing."""
+        return self.length if length >= self.length else 0
 
     def _go_back(self, length: int) -> None:  # noqa: ARG002 - the start is all it can reach
         self.clear()

@@ -1,0 +1,100 @@
+"""A generation: one request on its way through the engine, and what its client hears of it."""
+
+import itertools
+from collections.abc import Callable
+from enum import Enum
+from typing import NamedTuple
+
+from surefoot.decoding import Finish, Sequence
+from surefoot.engine.request import Request
+from surefoot.engine.summary import Summary
+from surefoot.engine.text import Span, TextStream
+
+_ids = itertools.count(1)
+
+
+class GenerationState(Enum):
+    """Where a generation stands."""
+
+    WAITING = "waiting"
+    RUNNING = "running"
+    FINISHED = "finished"
+    CANCELLED = "cancelled"
+    FAILED = "failed"
+
+    @property
+    def over(self) -> bool:
+        """Whether nothing more will happen."""
+        return self not in (GenerationState.WAITING, GenerationState.RUNNING)
+
+
+class Delta(NamedTuple):
+    """What one round, or the end, added.
+
+    Attributes:
+        spans: new text, in order; may be empty while a character or stop string is incomplete.
+        tokens: the committed tokens, an end token included.
+        state: where the generation stands now; with a state that is over this is the last delta.
+    """
+
+    spans: list[Span]
+    tokens: list[int]
+    state: GenerationState
+
+    @property
+    def text(self) -> str:
+        """The new text."""
+        return "".join(span.text for span in self.spans)
+
+
+class Generation:
+    """A request in progress. The engine writes it; a client reads it and may cancel it.
+
+    Attributes:
+        id: unique in this process.
+        request: what was asked for.
+        state: where it stands.
+        sequence: its journal; None while it waits for a slot.
+        summary: its figures so far.
+        finish: why it ended, once it has finished.
+        error: what went wrong, in words, if it failed.
+        cancelled: set to ask for its end; it is honoured within one round.
+    """
+
+    def __init__(self, request: Request, listener: Callable[[Delta], None]) -> None:
+        self.id = next(_ids)
+        self.request = request
+        self.state = GenerationState.WAITING
+        self.sequence: Sequence | None = None
+        self.summary = Summary(prompt_tokens=len(request.prompt))
+        self.finish: Finish | None = None
+        self.error: str | None = None
+        self.cancelled = False
+        self.text = ""
+        self.stream: TextStream | None = None
+        self._listener = listener
+        self._told = 0
+
+    @property
+    def tokens(self) -> list[int]:
+        """The generated tokens, an end token included."""
+        if self.sequence is None:
+            return []
+        return self.sequence.committed[self.sequence.prompt_length :]
+
+    def tell(self, accepted: int = 0) -> None:
+        """Tell the client what is new.
+
+        Args:
+            accepted: how many of the new tokens, from the first on, were accepted draft tokens.
+        """
+        tokens = self.tokens[self._told :]
+        self._told += len(tokens)
+        spans: list[Span] = []
+        if self.stream is not None:
+            for index, token in enumerate(tokens):
+                self.stream.append(token, drafted=index < accepted)
+            spans = self.stream.read(final=self.state.over)
+        delta = Delta(spans, tokens, self.state)
+        self.text += delta.text
+        self._listener(delta)

@@ -1,0 +1,51 @@
+"""What a client asks for, in tokens."""
+
+from dataclasses import dataclass, field
+
+from surefoot.decoding import InvalidParameterError, Sampling, SurefootError
+
+
+class PromptTooLongError(SurefootError):
+    """The prompt leaves no room for an answer in the context."""
+
+    def __init__(self, prompt_length: int, context_length: int) -> None:
+        super().__init__(
+            f"the prompt has {prompt_length} tokens and the context holds {context_length}, the "
+            f"answer included; shorten the prompt or start with a larger -c"
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """One completion to generate.
+
+    Attributes:
+        prompt: token ids, at least one.
+        sampling: how to choose tokens; its seed makes the text repeatable.
+        max_tokens: most tokens to generate, at least 1; None goes on to the end of the context.
+        stops: strings at which to stop; they are left out of the text.
+        stop_tokens: token ids at which to stop.
+        max_draft: most draft tokens a round; 0 turns speculation off; None leaves it to the
+            engine, which also caps it.
+
+    Raises:
+        InvalidParameterError: a value is outside its range.
+    """
+
+    prompt: tuple[int, ...]
+    sampling: Sampling = field(default_factory=Sampling)
+    max_tokens: int | None = None
+    stops: tuple[str, ...] = ()
+    stop_tokens: frozenset[int] = frozenset()
+    max_draft: int | None = None
+
+    def __post_init__(self) -> None:
+        """Check the ranges."""
+        if not self.prompt:
+            raise InvalidParameterError("prompt", "must not be empty")
+        if self.max_tokens is not None and self.max_tokens < 1:
+            raise InvalidParameterError("max_tokens", "must be at least 1")
+        if any(not stop for stop in self.stops):
+            raise InvalidParameterError("stop", "stop strings must not be empty")
+        if self.max_draft is not None and self.max_draft < 0:
+            raise InvalidParameterError("max_draft", "must be 0 (off) or more")

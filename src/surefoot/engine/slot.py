@@ -1,0 +1,66 @@
+"""A slot: one live sequence id of the model's memory, and who uses it.
+
+Between two requests a slot keeps what its memory has absorbed, so that the next turn of the same
+conversation goes on from there.
+"""
+
+from surefoot.decoding import Memory, RollbackRefusedError
+from surefoot.engine.generation import Generation
+
+
+class Slot:
+    """One place for a running generation.
+
+    Attributes:
+        memory: the slot's memory in the model.
+        generation: who runs here; None if the slot is idle.
+        prefilling: whether the memory still has to absorb the prompt.
+        failures: failed passes since the generation last committed a token.
+        last_used: the engine's clock when the slot was last given back.
+    """
+
+    def __init__(self, memory: Memory) -> None:
+        self.memory = memory
+        self.generation: Generation | None = None
+        self.prefilling = False
+        self.failures = 0
+        self.last_used = 0
+        self._history: list[int] = []
+
+    def reusable(self, prompt: tuple[int, ...]) -> int:
+        """How many tokens of a prompt the memory could go on from."""
+        shared = common_prefix(self._history[: self.memory.length], prompt)
+        return self.memory.reach(min(shared, len(prompt) - 1))
+
+    def rewind(self, prompt: tuple[int, ...]) -> int:
+        """Take the memory back to what it shares with a prompt; returns how many tokens that is."""
+        try:
+            self.memory.settle(self.reusable(prompt))
+        except RollbackRefusedError:
+            self.memory.clear()
+        return self.memory.length
+
+    def release(self, clock: int, history: list[int]) -> None:
+        """Give the slot back; the memory stays, for who comes next with the same history."""
+        self.generation = None
+        self.prefilling = False
+        self.last_used = clock
+        self._history = history
+
+    def discard(self, clock: int) -> None:
+        """Give the slot back and forget what its memory holds: it was cancelled or has failed."""
+        self.memory.clear()
+        self.release(clock, history=[])
+
+
+def common_prefix(first: list[int], second: tuple[int, ...]) -> int:
+    """Length of the longest common prefix, by bisection so that whole slices are compared."""
+    low, high = 0, min(len(first), len(second))
+    known = tuple(first[:high])
+    while low < high:
+        middle = (low + high + 1) // 2
+        if known[low:middle] == second[low:middle]:
+            low = middle
+        else:
+            high = middle - 1
+    return low

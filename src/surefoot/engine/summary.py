@@ -1,0 +1,43 @@
+"""What a generation did and how fast, in plain numbers."""
+
+from dataclasses import dataclass, field
+
+from surefoot.decoding import Counts
+
+
+@dataclass(slots=True)
+class Summary:
+    """Figures of one generation. Times are in seconds.
+
+    Attributes:
+        prompt_tokens: tokens of the prompt.
+        cached_tokens: those of them that a slot's memory still held.
+        generated_tokens: tokens generated, an end token included.
+        prefilled_tokens: tokens absorbed in prefill passes.
+        prefill_seconds: time that those passes took.
+        decode_seconds: time of the rounds that the generation took part in.
+        rollback_bytes: bytes of state copied to undo drafts. Cutting and forking re-point cells
+            and copy none; ways of roll-back that do copy add to it.
+        recoveries: times that the memory was lost to a failed pass and absorbed again.
+        counts: what the rounds did.
+    """
+
+    prompt_tokens: int = 0
+    cached_tokens: int = 0
+    generated_tokens: int = 0
+    prefilled_tokens: int = 0
+    prefill_seconds: float = 0.0
+    decode_seconds: float = 0.0
+    rollback_bytes: int = 0
+    recoveries: int = 0
+    counts: Counts = field(default_factory=Counts)
+
+    @property
+    def prefill_tokens_per_s(self) -> float | None:
+        """Prefill speed; None if nothing was prefilled."""
+        return self.prefilled_tokens / self.prefill_seconds if self.prefill_seconds else None
+
+    @property
+    def decode_tokens_per_s(self) -> float | None:
+        """Generation speed; None before the first round."""
+        return self.generated_tokens / self.decode_seconds if self.decode_seconds else None

@@ -1,0 +1,86 @@
+"""The engine in a thread of its own, so that others may submit and cancel from anywhere."""
+
+import logging
+import threading
+from collections.abc import Callable
+
+from surefoot.decoding import SurefootError
+from surefoot.engine.engine import Engine
+from surefoot.engine.generation import Delta, Generation
+from surefoot.engine.request import Request
+
+log = logging.getLogger(__name__)
+
+
+class EngineStoppedError(SurefootError):
+    """The engine is shutting down and takes no more requests."""
+
+
+class EngineThread:
+    """Steps an engine while there is work, and sleeps without polling while there is none.
+
+    Listeners are called from the engine's thread and must not block.
+
+    Args:
+        engine: used by this thread alone from `start` on.
+    """
+
+    def __init__(self, engine: Engine) -> None:
+        self.engine = engine
+        self._wake = threading.Condition()
+        self._arrived: list[Generation] = []
+        self._stopping = False
+        self._thread = threading.Thread(target=self._run, name="surefoot-engine", daemon=True)
+
+    def start(self) -> None:
+        """Begin to work."""
+        self._thread.start()
+
+    def submit(self, request: Request, listener: Callable[[Delta], None]) -> Generation:
+        """Queue a request; see `Engine.submit`.
+
+        Raises:
+            PromptTooLongError: the prompt leaves no room for an answer.
+            EngineStoppedError: `stop` has been called.
+        """
+        generation = self.engine.accept(request, listener)
+        with self._wake:
+            if self._stopping:
+                raise EngineStoppedError("the server is shutting down")
+            self._arrived.append(generation)
+            self._wake.notify()
+        return generation
+
+    def cancel(self, generation: Generation) -> None:
+        """Ask for a generation's end; its slot is free after at most one round."""
+        generation.cancelled = True
+        with self._wake:
+            self._wake.notify()
+
+    def stop(self) -> None:
+        """Fail what is running, and wait for the thread to end."""
+        with self._wake:
+            self._stopping = True
+            self._wake.notify()
+        if self._thread.is_alive():
+            self._thread.join()
+
+    def _run(self) -> None:
+        while self._take_arrivals():
+            try:
+                self.engine.step()
+            except Exception:
+                log.exception("internal error in the engine; running requests fail")
+                self.engine.fail_all("internal error; see the server's log")
+        self.engine.fail_all("the server is shutting down")
+
+    def _take_arrivals(self) -> bool:
+        """Wait for work and take it in; False once the thread should end."""
+        with self._wake:
+            while not self._stopping and not self._arrived and self.engine.idle:
+                self._wake.wait()
+            arrived, self._arrived = self._arrived, []
+            stopping = self._stopping
+        for generation in arrived:
+            self.engine.enqueue(generation)
+        return not stopping
