@@ -14,7 +14,7 @@ from surefoot.decoding.errors import (
 )
 from surefoot.decoding.memory import Memory, memory_for
 from surefoot.decoding.prefill import absorb
-from surefoot.decoding.round import Outcome, Round
+from surefoot.decoding.round import MAX_PENDING, Outcome, Round
 from surefoot.decoding.sampling import GREEDY, Choice, Sampling, choose
 from surefoot.decoding.sequence import Sequence
 from surefoot.decoding.target import Feed, Rollback, RollbackKind, Target
@@ -23,6 +23,7 @@ from surefoot.decoding.verification import Verdict, verify
 
 __all__ = [
     "GREEDY",
+    "MAX_PENDING",
     "NO_DRAFT",
     "Choice",
     "Counts",

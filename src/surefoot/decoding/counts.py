@@ -14,7 +14,7 @@ class Counts:
         drafted_by_position: rounds whose draft reached position i, counted from 0.
         accepted_by_position: rounds whose draft was accepted at position i.
         rollbacks: rounds after which the memory had to undo tokens.
-        near_ties: committed tokens that logit noise might have made others.
+        near_tie_positions: where tokens were committed that logit noise might have made others.
     """
 
     rounds: int = 0
@@ -23,7 +23,7 @@ class Counts:
     drafted_by_position: list[int] = field(default_factory=list)
     accepted_by_position: list[int] = field(default_factory=list)
     rollbacks: int = 0
-    near_ties: int = 0
+    near_tie_positions: list[int] = field(default_factory=list)
 
     def add_round(self, drafted: int, accepted: int, *, rolled_back: bool) -> None:
         """Count one round."""
@@ -33,6 +33,11 @@ class Counts:
         self.rollbacks += rolled_back
         _count_up(self.drafted_by_position, drafted)
         _count_up(self.accepted_by_position, accepted, length=len(self.drafted_by_position))
+
+    @property
+    def near_ties(self) -> int:
+        """Committed tokens that logit noise might have made others."""
+        return len(self.near_tie_positions)
 
     @property
     def acceptance(self) -> float | None:

@@ -17,6 +17,10 @@ from surefoot.decoding.sequence import Sequence
 from surefoot.decoding.target import Feed, Target
 from surefoot.decoding.verification import Verdict, verify
 
+MAX_PENDING = 16
+"""Above so many pending tokens a round drafts nothing: the memory catches up, and a rejection
+does not make the next pass wider still."""
+
 
 class Outcome(NamedTuple):
     """What a round did for one sequence.
@@ -41,13 +45,10 @@ class Round:
     Attributes:
         target: the model.
         drafter: proposes drafts; None for plain decoding.
-        max_pending: above so many pending tokens a round drafts nothing, so that the memory
-            catches up and a rejection does not make the next pass wider still.
     """
 
     target: Target
     drafter: Drafter | None = None
-    max_pending: int = 16
 
     def play(self, sequences: Series[Sequence]) -> list[Outcome]:
         """Play one round: one forward pass, at least one token for every sequence.
@@ -80,7 +81,7 @@ class Round:
         return [self._usable(next(proposed), depth) if depth > 0 else NO_DRAFT for depth in depths]
 
     def _depth(self, sequence: Sequence) -> int:
-        if len(sequence.pending) > self.max_pending or not sequence.memory.can_go_back:
+        if len(sequence.pending) > MAX_PENDING or not sequence.memory.can_go_back:
             return 0
         return min(sequence.max_draft, sequence.ending.room(sequence) - 1)
 

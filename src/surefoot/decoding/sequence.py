@@ -59,6 +59,7 @@ class Sequence:
 
     def commit(self, choice: Choice) -> None:
         """Decide one token, for good; it may end the request."""
+        if choice.near_tie:
+            self.counts.near_tie_positions.append(len(self.committed))
         self.committed.append(choice.token)
-        self.counts.near_ties += choice.near_tie
         self.finish = self.ending.after(self)

@@ -112,6 +112,12 @@ class Engine:
             self.step()
         return generation
 
+    def forget(self) -> None:
+        """Let idle slots forget what they hold, so that the next request starts from nothing."""
+        for slot in self.slots:
+            if slot.generation is None:
+                slot.discard(self._clock)
+
     def fail_all(self, reason: str) -> None:
         """Give all generations up, running and waiting; their slots forget what they hold."""
         for slot in self._busy():
@@ -144,6 +150,7 @@ class Engine:
             generation.state = GenerationState.RUNNING
             slot.generation = generation
             slot.prefilling = True
+            slot.entered = time.perf_counter()
             slot.failures = 0
 
     def _sequence(self, generation: Generation, slot: Slot) -> Sequence:
@@ -194,17 +201,21 @@ class Engine:
         slots = [slot for slot in self._busy() if not slot.prefilling]
         if not slots:
             return
-        started = time.perf_counter()
+        started, passes = time.perf_counter(), self.runtime.passes
         try:
             outcomes = self._round.play([_running(slot)[1] for slot in slots])
         except (DecodeError, RollbackRefusedError) as error:
             self._recover(slots, error)
             return
-        seconds = time.perf_counter() - started
+        now = time.perf_counter()
         self.rounds += 1
         for slot, outcome in zip(slots, outcomes, strict=True):
             generation, sequence = _running(slot)
-            generation.summary.decode_seconds += seconds
+            summary = generation.summary
+            summary.decode_seconds += now - started
+            summary.passes += self.runtime.passes - passes
+            if summary.counts.rounds == 1:
+                summary.first_token_seconds = now - slot.entered
             slot.failures = 0
             if sequence.finish is not None:
                 self._leave(slot, GenerationState.FINISHED, outcome.accepted)

@@ -15,6 +15,7 @@ class Slot:
         memory: the slot's memory in the model.
         generation: who runs here; None if the slot is idle.
         prefilling: whether the memory still has to absorb the prompt.
+        entered: when the generation came in, by time.perf_counter.
         failures: failed passes since the generation last committed a token.
         last_used: the engine's clock when the slot was last given back.
     """
@@ -23,6 +24,7 @@ class Slot:
         self.memory = memory
         self.generation: Generation | None = None
         self.prefilling = False
+        self.entered = 0.0
         self.failures = 0
         self.last_used = 0
         self._history: list[int] = []

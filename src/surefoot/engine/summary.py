@@ -14,8 +14,11 @@ class Summary:
         cached_tokens: those of them that a slot's memory still held.
         generated_tokens: tokens generated, an end token included.
         prefilled_tokens: tokens absorbed in prefill passes.
+        passes: forward passes of the rounds that the generation took part in, as counted by the
+            runtime; prefill passes are not among them.
         prefill_seconds: time that those passes took.
         decode_seconds: time of the rounds that the generation took part in.
+        first_token_seconds: from entering a slot to the end of the first round.
         rollback_bytes: bytes of state copied to undo drafts. Cutting and forking re-point cells
             and copy none; ways of roll-back that do copy add to it.
         recoveries: times that the memory was lost to a failed pass and absorbed again.
@@ -26,8 +29,10 @@ class Summary:
     cached_tokens: int = 0
     generated_tokens: int = 0
     prefilled_tokens: int = 0
+    passes: int = 0
     prefill_seconds: float = 0.0
     decode_seconds: float = 0.0
+    first_token_seconds: float = 0.0
     rollback_bytes: int = 0
     recoveries: int = 0
     counts: Counts = field(default_factory=Counts)

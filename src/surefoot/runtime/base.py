@@ -93,6 +93,10 @@ class Runtime(Target, Protocol):
         """Most tokens in one forward pass."""
 
     @property
+    def passes(self) -> int:
+        """Forward passes so far: calls of `decode` that ran."""
+
+    @property
     def graph_runs(self) -> int:
         """Graph runs so far; a pass over sequences of unequal width may need several."""
 

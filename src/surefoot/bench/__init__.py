@@ -1,0 +1,1 @@
+"""Measuring: plain against speculative decoding, and what surefoot's own code costs."""

@@ -1,0 +1,196 @@
+"""`surefoot bench`: plain against speculative decoding, and what surefoot's own code costs."""
+
+import argparse
+import sys
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import orjson
+from rich.console import Console
+from rich.table import Table
+
+from surefoot.bench.compare import Row, compare, rows
+from surefoot.bench.overhead import (
+    RollbackCost,
+    RoundCost,
+    decoding_cost,
+    rollback_cost,
+    whole_round_cost,
+)
+from surefoot.bench.prompts import PROMPTS, Prompt
+from surefoot.commands import options as shared
+from surefoot.commands.run import as_chat_tokens
+from surefoot.decoding import InvalidParameterError
+from surefoot.drafting.base import make_drafter
+from surefoot.drafting.options import add_speculation_arguments, speculation_settings
+from surefoot.engine import Engine
+from surefoot.runtime.libllama import LoadSettings, load
+
+
+def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    """Add the subcommand's parser."""
+    parser = subparsers.add_parser(
+        "bench",
+        help="compare plain and speculative decoding",
+        description="Run the same prompts plainly and with speculation, pairwise in one run.",
+    )
+    parser.set_defaults(function=run)
+    parser.add_argument(
+        "--prompts", type=Path, metavar="FILE", help="one prompt a line (default: a built-in set)"
+    )
+    parser.add_argument(
+        "-n", "--n-predict", type=int, default=200, metavar="N", help="tokens a run (%(default)s)"
+    )
+    parser.add_argument(
+        "--repeats", type=int, default=3, metavar="N", help="pairs of each prompt (%(default)s)"
+    )
+    parser.add_argument(
+        "--overhead",
+        action="store_true",
+        help="measure surefoot's own time per round and the cost of a roll-back, and no prompts",
+    )
+    shared.add_model_arguments(parser)
+    shared.add_sampling_arguments(parser)
+    parser.set_defaults(temp=0.0, seed=1)
+    add_speculation_arguments(parser)
+    parser.add_argument("--json", action="store_true", help="print one JSON object, nothing else")
+    shared.add_logging_arguments(parser, "log what is done; twice: libllama's log, too")
+
+
+def run(options: argparse.Namespace) -> int:
+    """Run the subcommand; returns the exit code."""
+    for name in ("n_predict", "repeats"):
+        if getattr(options, name) < 1:
+            raise InvalidParameterError(f"--{name.replace('_', '-')}", "must be at least 1")
+    result = measure_overhead(options) if options.overhead else measure_prompts(options)
+    if options.json:
+        sys.stdout.buffer.write(orjson.dumps(result, default=asdict) + b"\n")
+    else:
+        for table in as_tables(result):
+            Console().print(table)
+    return 0
+
+
+def measure_prompts(options: argparse.Namespace) -> dict[str, Any]:
+    """Compare plain and speculative decoding."""
+    speculation = speculation_settings(options)
+    drafter = make_drafter(speculation)
+    if drafter is None:
+        raise InvalidParameterError("--spec-type", "is 'none', so there is nothing to compare")
+    prompts = read_prompts(options.prompts) if options.prompts else PROMPTS
+    sampling = shared.sampling(options)
+    runtime = load(shared.load_settings(options, slots=1))
+    console = Console(stderr=True)
+    try:
+        engine = Engine(runtime, drafter, max_draft=speculation.n_max)
+        with console.status("starting") as status:
+            pairs = compare(
+                engine,
+                prompts,
+                lambda text: as_chat_tokens(runtime, text),
+                sampling=sampling,
+                max_tokens=options.n_predict,
+                repeats=options.repeats,
+                progress=status.update,
+            )
+        return {
+            "model": runtime.info.name,
+            "rollback": runtime.rollback.kind,
+            "rows": rows(pairs, drafter.name),
+        }
+    finally:
+        runtime.close()
+
+
+def read_prompts(path: Path) -> list[Prompt]:
+    """The prompts of a file, one a line.
+
+    Raises:
+        InvalidParameterError: it can't be read, or there is none.
+    """
+    try:
+        lines = path.read_text(encoding="utf-8").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise InvalidParameterError("--prompts", f"can't read {path}: {error}") from error
+    prompts = [Prompt(path.name, line) for line in lines if line.strip()]
+    if not prompts:
+        raise InvalidParameterError("--prompts", f"{path} holds no prompts")
+    return prompts
+
+
+def measure_overhead(options: argparse.Namespace) -> dict[str, Any]:
+    """Measure Python's own time per round, and the cost of a roll-back."""
+    own = [decoding_cost(size, n) for size in (8192, 151_936) for n in (1, 4)]
+    runtime = load(
+        shared.load_settings(argparse.Namespace(**vars(options) | {"ctx_size": 1024}), 4)
+    )
+    try:
+        own += [whole_round_cost(runtime, n) for n in (1, 4)]
+    finally:
+        runtime.close()
+    contexts = (1024, 8192)
+    runtime = load(LoadSettings(path=options.model, context_length=contexts[-1] + 512, slots=1))
+    try:
+        costs = [rollback_cost(runtime, context) for context in contexts]
+    finally:
+        runtime.close()
+    return {"rounds": own, "rollbacks": costs}
+
+
+def as_tables(result: dict[str, Any]) -> list[Table]:
+    """The result for a person."""
+    if "rows" in result:
+        return [_rows_table(result["model"], result["rows"])]
+    return [_rounds_table(result["rounds"]), _rollbacks_table(result["rollbacks"])]
+
+
+def _rows_table(model: str, table_rows: list[Row]) -> Table:
+    table = Table(title=f"{model}: speculative against plain decoding", title_justify="left")
+    for name in ("prompts", "drafter", "tokens/s", "plain", "ratio (range)", "accepted"):
+        table.add_column(name)
+    for name in ("tokens/pass", "first token", "equal / near tie / different"):
+        table.add_column(name)
+    for row in table_rows:
+        table.add_row(
+            row.prompts,
+            row.drafter,
+            f"{row.tokens_per_s:.0f}",
+            f"{row.plain_tokens_per_s:.0f}",
+            f"{row.ratio:.2f} ({row.ratio_min:.2f}-{row.ratio_max:.2f})",
+            "-" if row.acceptance is None else f"{row.acceptance:.0%}",
+            f"{row.tokens_per_pass:.2f}",
+            f"{row.ttft_ms:.0f} ms",
+            " / ".join(str(count) for count in row.equal.values()),
+        )
+    return table
+
+
+def _rounds_table(costs: list[RoundCost]) -> Table:
+    table = Table(title="Python's own time in a round", title_justify="left")
+    for name in ("target", "vocabulary", "sequences", "median", "goal"):
+        table.add_column(name)
+    for cost in costs:
+        table.add_row(
+            cost.target,
+            str(cost.vocabulary),
+            str(cost.sequences),
+            f"{cost.microseconds:.0f} us",
+            f"{cost.allowed:.0f} us",
+        )
+    return table
+
+
+def _rollbacks_table(costs: list[RollbackCost]) -> Table:
+    table = Table(title="Undoing a rejected draft", title_justify="left")
+    for name in ("by", "context", "follow", "roll back", "together"):
+        table.add_column(name)
+    for cost in costs:
+        table.add_row(
+            cost.kind,
+            str(cost.context),
+            f"{cost.follow:.0f} us",
+            f"{cost.roll_back:.0f} us",
+            f"{cost.together:.0f} us",
+        )
+    return table

@@ -1,0 +1,172 @@
+"""Command-line options that several subcommands share, under llama-server's names."""
+
+import argparse
+import logging
+import secrets
+from pathlib import Path
+
+from surefoot import models
+from surefoot.decoding import InvalidParameterError, Sampling
+from surefoot.runtime.libllama import LoadSettings
+
+DEFAULTS = Sampling()
+
+
+def add_model_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the options that say which model to load, and how."""
+    group = parser.add_argument_group("model")
+    group.add_argument(
+        "-m",
+        "--model",
+        type=Path,
+        default=models.TARGET,
+        metavar="FILE",
+        help="GGUF file (default: the small hybrid model that comes with surefoot)",
+    )
+    group.add_argument(
+        "-c",
+        "--ctx-size",
+        type=int,
+        metavar="N",
+        help="tokens of context in all, shared out evenly to the slots; 0 gives each slot the "
+        "model's training context (default: that, but at most 4096 a slot)",
+    )
+    group.add_argument(
+        "-t", "--threads", type=int, metavar="N", help="CPU threads (default: one a core)"
+    )
+    group.add_argument(
+        "-ngl",
+        "--gpu-layers",
+        "--n-gpu-layers",
+        type=_gpu_layers,
+        metavar="N",
+        help="layers to keep on the GPU, or 'all' (default: all, if there is a GPU backend)",
+    )
+    group.add_argument(
+        "-b", "--batch-size", type=int, default=2048, metavar="N", help="most tokens in a pass"
+    )
+    group.add_argument(
+        "-ub", "--ubatch-size", type=int, default=512, metavar="N", help="tokens in a graph run"
+    )
+    group.add_argument(
+        "--snapshots",
+        type=int,
+        default=0,
+        metavar="N",
+        help="recurrent-state snapshots a slot, so that short rejected tails are cut rather than "
+        "forked; each costs one state's memory and some speed (default: 0)",
+    )
+
+
+def _gpu_layers(text: str) -> int:
+    return 1 << 16 if text == "all" else int(text)
+
+
+def load_settings(options: argparse.Namespace, slots: int) -> LoadSettings:
+    """What the options say about loading a model for so many slots.
+
+    Raises:
+        InvalidParameterError: a number is outside its range.
+    """
+    _at_least("--parallel", slots, 1)
+    for name in ("threads", "batch_size", "ubatch_size"):
+        if getattr(options, name) is not None:
+            _at_least(f"--{name.replace('_', '-')}", getattr(options, name), 1)
+    _at_least("--snapshots", options.snapshots, 0)
+    context = options.ctx_size
+    if context:
+        _at_least("--ctx-size", context // slots, 16)
+        context //= slots
+    elif context is not None:
+        _at_least("--ctx-size", context, 0)
+    return LoadSettings(
+        path=options.model,
+        slots=slots,
+        context_length=context,
+        threads=options.threads,
+        gpu_layers=options.gpu_layers,
+        batch_size=options.batch_size,
+        ubatch_size=options.ubatch_size,
+        snapshots=options.snapshots,
+    )
+
+
+def _at_least(name: str, value: int, least: int) -> None:
+    if value < least:
+        a_slot = " for each slot" if name == "--ctx-size" else ""
+        raise InvalidParameterError(name, f"must be at least {least}{a_slot}, and is {value}")
+
+
+def add_sampling_arguments(parser: argparse.ArgumentParser, *, seed: bool = True) -> None:
+    """Add the sampling parameters."""
+    group = parser.add_argument_group("sampling")
+    if seed:
+        group.add_argument(
+            "-s",
+            "--seed",
+            type=int,
+            default=-1,
+            metavar="N",
+            help="the same seed gives the same text (default: -1, a new one each time)",
+        )
+    group.add_argument(
+        "--temp",
+        "--temperature",
+        type=float,
+        default=DEFAULTS.temperature,
+        metavar="T",
+        help="0 takes the most likely token (default: %(default)s)",
+    )
+    group.add_argument(
+        "--top-k",
+        type=int,
+        default=DEFAULTS.top_k,
+        metavar="N",
+        help="keep the N most likely tokens; 0 keeps all (default: %(default)s)",
+    )
+    group.add_argument(
+        "--top-p",
+        type=float,
+        default=DEFAULTS.top_p,
+        metavar="P",
+        help="keep the smallest set of tokens with this mass; 1 keeps all (default: %(default)s)",
+    )
+    group.add_argument(
+        "--min-p",
+        type=float,
+        default=DEFAULTS.min_p,
+        metavar="P",
+        help="drop tokens below this share of the most likely one (default: %(default)s)",
+    )
+
+
+def sampling(options: argparse.Namespace) -> Sampling:
+    """The sampling parameters that the options ask for.
+
+    Raises:
+        InvalidParameterError: a value is outside its range.
+    """
+    seed = getattr(options, "seed", -1)
+    return Sampling(
+        seed=secrets.randbits(32) if seed == -1 else seed,
+        temperature=options.temp,
+        top_k=options.top_k,
+        top_p=options.top_p,
+        min_p=options.min_p,
+    )
+
+
+def add_logging_arguments(parser: argparse.ArgumentParser, verbose_help: str) -> None:
+    """Add -v."""
+    parser.add_argument("-v", "--verbose", action="count", default=0, help=verbose_help)
+
+
+def set_up_logging(options: argparse.Namespace) -> None:
+    """Warnings of ours by default, more with -v; libllama's own log from -vv on."""
+    level = {0: logging.WARNING, 1: logging.INFO}.get(options.verbose, logging.DEBUG)
+    logging.basicConfig(format="%(levelname)s %(name)s: %(message)s", level=level)
+    quiet = options.verbose < 2
+    logging.getLogger("surefoot.libllama").setLevel(logging.CRITICAL if quiet else logging.DEBUG)
+    if quiet:
+        for name in ("asyncio", "httpx", "httpcore"):
+            logging.getLogger(name).setLevel(logging.WARNING)

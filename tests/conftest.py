@@ -1,0 +1,20 @@
+"""Fixtures that several folders of tests share."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from surefoot import models
+from surefoot.runtime.libllama import LibllamaRuntime, LoadSettings, load
+
+FAMILY_FILES = Path(__file__).parent / ".models"
+"""Random-weight files are drawn once into this folder, which git ignores."""
+
+
+@pytest.fixture(scope="module")
+def trained() -> Iterator[LibllamaRuntime]:
+    """The embedded hybrid with one slot, and no more than one thread to be quick at small widths."""
+    runtime = load(LoadSettings(path=models.TARGET, slots=1, context_length=2048, threads=1))
+    yield runtime
+    runtime.close()
