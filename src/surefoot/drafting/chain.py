@@ -1,0 +1,46 @@
+"""Several drafters, tried in order: the first that has a draft for a sequence wins."""
+
+from collections.abc import Sequence as Series
+
+from surefoot.decoding import NO_DRAFT, Draft, Drafter, Sequence
+
+
+class Chain:
+    """Asks each drafter for the sequences that those before it had nothing for.
+
+    llama-server goes by a fixed order of its own (n-gram kinds before draft models), whatever
+    the order in `--spec-type`; here the user's order counts.
+
+    Args:
+        drafters: with different names, the first to be asked first.
+    """
+
+    def __init__(self, drafters: Series[Drafter]) -> None:
+        self._drafters = {drafter.name: drafter for drafter in drafters}
+
+    @property
+    def name(self) -> str:
+        """The drafters' names, joined by commas as `--spec-type` takes them."""
+        return ",".join(self._drafters)
+
+    def propose(self, wanted: Series[tuple[Sequence, int]]) -> list[Draft]:
+        """Draft for each sequence; each draft bears the name of the drafter that made it."""
+        drafts = [NO_DRAFT] * len(wanted)
+        for drafter in self._drafters.values():
+            without = [index for index, draft in enumerate(drafts) if not draft.tokens]
+            if not without:
+                break
+            proposed = drafter.propose([wanted[index] for index in without])
+            for index, draft in zip(without, proposed, strict=True):
+                drafts[index] = draft
+        return drafts
+
+    def learn(self, sequence: Sequence, draft: Draft, accepted: int) -> None:
+        """Tell the drafter that made the draft."""
+        if drafter := self._drafters.get(draft.drafter):
+            drafter.learn(sequence, draft, accepted)
+
+    def forget(self, sequence: Sequence) -> None:
+        """Let every drafter forget the sequence."""
+        for drafter in self._drafters.values():
+            drafter.forget(sequence)
