@@ -2,7 +2,7 @@
 
 PYTHON ?= python3
 ARGS ?=
-PROMPT ?= Repeat this code exactly: class Point: def __init__(self, x, y): self.x = x; self.y = y
+PROMPT ?=
 BIN := .venv/bin
 
 .PHONY: help setup setup-dev run serve test check format bench
@@ -21,7 +21,7 @@ setup-dev:
 	@$(PYTHON) tools/setup_venv.py --dev
 
 run: setup
-	@$(BIN)/surefoot run $(ARGS) "$(PROMPT)"
+	@$(BIN)/surefoot run $(ARGS) $(if $(PROMPT),"$(PROMPT)",--temp 0 -v -f examples/repeat.txt)
 
 serve: setup
 	@exec $(BIN)/surefoot serve $(ARGS)

@@ -80,7 +80,7 @@ def measure_prompts(options: argparse.Namespace) -> dict[str, Any]:
         raise InvalidParameterError("--spec-type", "is 'none', so there is nothing to compare")
     prompts = read_prompts(options.prompts) if options.prompts else PROMPTS
     sampling = shared.sampling(options)
-    runtime = load(shared.load_settings(options, slots=1))
+    runtime = load(shared.load_settings(options, slots=1, longest_draft=speculation.n_max))
     console = Console(stderr=True)
     try:
         engine = Engine(runtime, drafter, max_draft=speculation.n_max)
@@ -122,9 +122,7 @@ def read_prompts(path: Path) -> list[Prompt]:
 def measure_overhead(options: argparse.Namespace) -> dict[str, Any]:
     """Measure Python's own time per round, and the cost of a roll-back."""
     own = [decoding_cost(size, n) for size in (8192, 151_936) for n in (1, 4)]
-    runtime = load(
-        shared.load_settings(argparse.Namespace(**vars(options) | {"ctx_size": 1024}), 4)
-    )
+    runtime = load(LoadSettings(options.model, context_length=256, slots=4))
     try:
         own += [whole_round_cost(runtime, n) for n in (1, 4)]
     finally:

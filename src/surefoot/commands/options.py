@@ -62,23 +62,26 @@ def _gpu_layers(text: str) -> int:
     return 1 << 16 if text == "all" else int(text)
 
 
-def load_settings(options: argparse.Namespace, slots: int) -> LoadSettings:
-    """What the options say about loading a model for so many slots.
+def load_settings(options: argparse.Namespace, slots: int, longest_draft: int) -> LoadSettings:
+    """What the options say about loading a model.
+
+    Args:
+        options: with those of `add_model_arguments`.
+        slots: how many requests run at once.
+        longest_draft: most draft tokens of a request in a pass.
 
     Raises:
         InvalidParameterError: a number is outside its range.
     """
-    _at_least("--parallel", slots, 1)
-    for name in ("threads", "batch_size", "ubatch_size"):
-        if getattr(options, name) is not None:
-            _at_least(f"--{name.replace('_', '-')}", getattr(options, name), 1)
-    _at_least("--snapshots", options.snapshots, 0)
+    if slots < 1:
+        raise InvalidParameterError("--parallel", f"must be at least 1, and is {slots}")
     context = options.ctx_size
     if context:
-        _at_least("--ctx-size", context // slots, 16)
         context //= slots
-    elif context is not None:
-        _at_least("--ctx-size", context, 0)
+        if context < 32:
+            raise InvalidParameterError(
+                "--ctx-size", f"must be at least 32 tokens for each of {slots} slots"
+            )
     return LoadSettings(
         path=options.model,
         slots=slots,
@@ -86,15 +89,10 @@ def load_settings(options: argparse.Namespace, slots: int) -> LoadSettings:
         threads=options.threads,
         gpu_layers=options.gpu_layers,
         batch_size=options.batch_size,
-        ubatch_size=options.ubatch_size,
+        micro_batch_size=min(options.ubatch_size, options.batch_size),
+        longest_draft=longest_draft,
         snapshots=options.snapshots,
     )
-
-
-def _at_least(name: str, value: int, least: int) -> None:
-    if value < least:
-        a_slot = " for each slot" if name == "--ctx-size" else ""
-        raise InvalidParameterError(name, f"must be at least {least}{a_slot}, and is {value}")
 
 
 def add_sampling_arguments(parser: argparse.ArgumentParser, *, seed: bool = True) -> None:
@@ -162,11 +160,14 @@ def add_logging_arguments(parser: argparse.ArgumentParser, verbose_help: str) ->
 
 
 def set_up_logging(options: argparse.Namespace) -> None:
-    """Warnings of ours by default, more with -v; libllama's own log from -vv on."""
-    level = {0: logging.WARNING, 1: logging.INFO}.get(options.verbose, logging.DEBUG)
+    """Warnings by default; from the -v on that asks for it more, and with another libllama's log.
+
+    A subcommand whose first -v means something else sets `log_from` to 2.
+    """
+    asked = options.verbose - getattr(options, "log_from", 1) + 1
+    level = {0: logging.WARNING, 1: logging.INFO}.get(max(asked, 0), logging.DEBUG)
     logging.basicConfig(format="%(levelname)s %(name)s: %(message)s", level=level)
-    quiet = options.verbose < 2
-    logging.getLogger("surefoot.libllama").setLevel(logging.CRITICAL if quiet else logging.DEBUG)
-    if quiet:
+    if level > logging.DEBUG:
+        logging.getLogger("surefoot.libllama").setLevel(logging.CRITICAL)
         for name in ("asyncio", "httpx", "httpcore"):
             logging.getLogger(name).setLevel(logging.WARNING)

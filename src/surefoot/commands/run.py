@@ -4,6 +4,7 @@ import argparse
 import os
 import signal
 import sys
+from itertools import groupby
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -35,7 +36,7 @@ def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]"
         help="answer one prompt on the terminal",
         description="Answer one prompt: the text goes to stdout, a table of figures to stderr.",
     )
-    parser.set_defaults(function=run)
+    parser.set_defaults(function=run, log_from=2)
     prompt = parser.add_argument_group("prompt")
     prompt.add_argument("prompt", nargs="?", help="the prompt; '-' or none reads stdin")
     prompt.add_argument("-p", "--prompt", dest="prompt_option", metavar="TEXT", help="the same")
@@ -65,7 +66,7 @@ def run(options: argparse.Namespace) -> int:
     prompt = read_prompt(options)
     sampling = shared.sampling(options)
     speculation = speculation_settings(options)
-    settings = shared.load_settings(options, slots=1)
+    settings = shared.load_settings(options, slots=1, longest_draft=speculation.n_max)
     if options.n_predict < 1 and options.n_predict != -1:
         raise InvalidParameterError("-n", "must be at least 1, or -1 for no limit")
     runtime = load(settings)
@@ -86,7 +87,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def read_prompt(options: argparse.Namespace) -> str:
-    """The prompt's text, from wherever the options say.
+    """The prompt's text, from wherever the options say; one newline at its end is dropped.
 
     Raises:
         InvalidParameterError: there is none, more than one, or it can't be read.
@@ -113,7 +114,7 @@ def read_prompt(options: argparse.Namespace) -> str:
         text = given[0]
     if not text.strip():
         raise InvalidParameterError("prompt", "is empty")
-    return text
+    return text.removesuffix("\n")
 
 
 def _decoded(data: bytes, source: str) -> str:
@@ -153,7 +154,8 @@ class Printer:
         """Print a delta."""
         if self._silent:
             return
-        for text, drafted in delta.spans:
+        for drafted, spans in groupby(delta.spans, key=lambda span: span.drafted):
+            text = "".join(span.text for span in spans)
             sys.stdout.write(f"{GREEN}{text}{PLAIN}" if drafted and self._colours else text)
         sys.stdout.flush()
 

@@ -1,0 +1,93 @@
+"""`surefoot serve`: an OpenAI-compatible HTTP server around one model."""
+
+import argparse
+import sys
+from pathlib import Path
+
+from surefoot.commands import options as shared
+from surefoot.decoding import InvalidParameterError
+from surefoot.drafting.base import make_drafter
+from surefoot.drafting.options import add_speculation_arguments, speculation_settings
+from surefoot.engine import Engine
+from surefoot.runtime.base import Runtime
+from surefoot.runtime.libllama import load
+from surefoot.server import bind, serve
+
+
+def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    """Add the subcommand's parser."""
+    parser = subparsers.add_parser(
+        "serve",
+        help="serve HTTP, in OpenAI's dialect",
+        description="Serve a model over HTTP to OpenAI's clients, several requests at once.",
+    )
+    parser.set_defaults(function=run)
+    server = parser.add_argument_group("server")
+    server.add_argument("--host", default="127.0.0.1", help="address (default: %(default)s)")
+    server.add_argument(
+        "--port", type=int, default=8080, metavar="N", help="0 picks one (default: %(default)s)"
+    )
+    server.add_argument(
+        "-np",
+        "--parallel",
+        type=int,
+        default=4,
+        metavar="N",
+        help="slots: how many requests run at once (default: %(default)s)",
+    )
+    server.add_argument("-a", "--alias", metavar="NAME", help="what to call the model")
+    server.add_argument(
+        "-n",
+        "--n-predict",
+        "--predict",
+        type=int,
+        default=-1,
+        metavar="N",
+        help="most tokens for requests that set no limit (default: -1, to the end of the context)",
+    )
+    shared.add_model_arguments(parser)
+    shared.add_sampling_arguments(parser)
+    add_speculation_arguments(parser)
+    shared.add_logging_arguments(parser, "log what is done; twice: libllama's log, too")
+
+
+def run(options: argparse.Namespace) -> int:
+    """Run the subcommand; returns the exit code."""
+    defaults = shared.sampling(options)
+    speculation = speculation_settings(options)
+    settings = shared.load_settings(options, options.parallel, longest_draft=speculation.n_max)
+    if options.n_predict < 1 and options.n_predict != -1:
+        raise InvalidParameterError("-n", "must be at least 1, or -1 for no limit")
+    with bind(options.host, options.port) as listener:
+        print(f"surefoot: loading {options.model.name}", file=sys.stderr)
+        runtime = load(settings)
+        try:
+            engine = Engine(runtime, make_drafter(speculation), max_draft=speculation.n_max)
+            serve(
+                engine,
+                listener,
+                model_name=options.alias or _model_name(runtime, options.model),
+                defaults=defaults,
+                seed=options.seed,
+                max_tokens=None if options.n_predict == -1 else options.n_predict,
+                ready=lambda url: print(_welcome(url, engine), file=sys.stderr, flush=True),
+            )
+        finally:
+            runtime.close()
+    print("surefoot: stopped", file=sys.stderr)
+    return 0
+
+
+def _model_name(runtime: Runtime, path: Path) -> str:
+    return runtime.info.name or path.stem
+
+
+def _welcome(url: str, engine: Engine) -> str:
+    runtime = engine.runtime
+    drafter = engine.drafter.name if engine.drafter else "none (speculation is off)"
+    return (
+        f"surefoot: {runtime.info.name} ({runtime.info.architecture}, {runtime.info.memory}), "
+        f"{runtime.slots} slots of {runtime.context_length} tokens\n"
+        f"surefoot: drafter {drafter}, rejected drafts undone by {runtime.rollback.kind}\n"
+        f"surefoot: listening on {url}, OpenAI base URL {url}/v1 (Ctrl-C ends it)"
+    )
