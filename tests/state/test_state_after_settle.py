@@ -13,7 +13,17 @@ import pytest
 from numpy.typing import NDArray
 
 from surefoot import models
-from surefoot.decoding import GREEDY, MAX_PENDING, Draft, Feed, Memory, Round, Sequence, absorb, memory_for
+from surefoot.decoding import (
+    GREEDY,
+    MAX_PENDING,
+    Draft,
+    Feed,
+    Memory,
+    Round,
+    Sequence,
+    absorb,
+    memory_for,
+)
 from surefoot.runtime.libllama import LibllamaRuntime, LoadSettings, load
 from tests.conftest import FAMILY_FILES
 from tests.support.near_ties import one_at_a_time

@@ -1,0 +1,95 @@
+"""The C functions that this runtime calls, with types. The only module that imports llama_cpp.
+
+Names are libllama's own, so that llama.h is their documentation. Handles (models, contexts,
+memories, vocabularies) are addresses; 0 or None is libllama's null.
+"""
+
+import ctypes
+from collections.abc import Callable
+from typing import Any
+
+from llama_cpp import llama_cpp as _library
+
+Structure = Any
+"""A ctypes structure or callback of llama_cpp, which has no types that mypy could read."""
+
+llama_backend_init: Callable[[], None] = _library.llama_backend_init
+llama_log_callback: Callable[[Callable[[int, bytes, int | None], None]], Structure] = (
+    _library.llama_log_callback
+)
+llama_log_set: Callable[[Structure, None], None] = _library.llama_log_set
+llama_supports_gpu_offload: Callable[[], bool] = _library.llama_supports_gpu_offload
+llama_max_parallel_sequences: Callable[[], int] = _library.llama_max_parallel_sequences
+
+llama_model_default_params: Callable[[], Structure] = _library.llama_model_default_params
+llama_model_load_from_file: Callable[[bytes, Structure], int | None] = (
+    _library.llama_model_load_from_file
+)
+llama_model_free: Callable[[int], None] = _library.llama_model_free
+llama_model_get_vocab: Callable[[int], int] = _library.llama_model_get_vocab
+llama_model_desc: Callable[[int, Any, int], int] = _library.llama_model_desc
+llama_model_meta_val_str: Callable[[int, bytes, Any, int], int] = _library.llama_model_meta_val_str
+llama_model_chat_template: Callable[[int, None], bytes | None] = _library.llama_model_chat_template
+llama_model_n_params: Callable[[int], int] = _library.llama_model_n_params
+llama_model_size: Callable[[int], int] = _library.llama_model_size
+llama_model_n_ctx_train: Callable[[int], int] = _library.llama_model_n_ctx_train
+llama_model_n_layer: Callable[[int], int] = _library.llama_model_n_layer
+llama_model_n_embd: Callable[[int], int] = _library.llama_model_n_embd
+llama_model_n_swa: Callable[[int], int] = _library.llama_model_n_swa
+llama_model_ftype: Callable[[int], int] = _library.llama_model_ftype
+llama_model_has_encoder: Callable[[int], bool] = _library.llama_model_has_encoder
+llama_model_is_recurrent: Callable[[int], bool] = _library.llama_model_is_recurrent
+llama_model_is_hybrid: Callable[[int], bool] = _library.llama_model_is_hybrid
+
+llama_vocab_type: Callable[[int], int] = _library.llama_vocab_type
+llama_vocab_n_tokens: Callable[[int], int] = _library.llama_vocab_n_tokens
+llama_vocab_bos: Callable[[int], int] = _library.llama_vocab_bos
+llama_vocab_eos: Callable[[int], int] = _library.llama_vocab_eos
+llama_vocab_is_eog: Callable[[int, int], bool] = _library.llama_vocab_is_eog
+llama_tokenize: Callable[[int, bytes, int, Any, int, bool, bool], int] = _library.llama_tokenize
+llama_token_to_piece: Callable[[int, int, Any, int, int, bool], int] = _library.llama_token_to_piece
+VOCABULARIES_WITHOUT_TOKENIZER: frozenset[int] = frozenset(
+    {_library.LLAMA_VOCAB_TYPE_NONE, _library.LLAMA_VOCAB_TYPE_TEST}
+)
+
+llama_context_default_params: Callable[[], Structure] = _library.llama_context_default_params
+llama_init_from_model: Callable[[int, Structure], int | None] = _library.llama_init_from_model
+llama_free: Callable[[int], None] = _library.llama_free
+llama_get_memory: Callable[[int], int | None] = _library.llama_get_memory
+llama_n_batch: Callable[[int], int] = _library.llama_n_batch
+llama_n_ubatch: Callable[[int], int] = _library.llama_n_ubatch
+llama_n_rs_seq: Callable[[int], int] = _library.llama_n_rs_seq
+
+llama_decode: Callable[[int, Structure], int] = _library.llama_decode
+llama_get_logits: Callable[[int], Any] = _library.llama_get_logits
+llama_get_logits_ith: Callable[[int, int], Any] = _library.llama_get_logits_ith
+
+llama_memory_clear: Callable[[int, bool], None] = _library.llama_memory_clear
+llama_memory_seq_rm: Callable[[int, int, int, int], bool] = _library.llama_memory_seq_rm
+llama_memory_seq_cp: Callable[[int, int, int, int, int], None] = _library.llama_memory_seq_cp
+llama_memory_seq_pos_min: Callable[[int, int], int] = _library.llama_memory_seq_pos_min
+llama_memory_seq_pos_max: Callable[[int, int], int] = _library.llama_memory_seq_pos_max
+
+FTYPE_F32: int = _library.LLAMA_FTYPE_ALL_F32
+FTYPE_F16: int = _library.LLAMA_FTYPE_MOSTLY_F16
+FTYPE_BF16: int = _library.LLAMA_FTYPE_MOSTLY_BF16
+FTYPE_Q8_0: int = _library.LLAMA_FTYPE_MOSTLY_Q8_0
+FTYPE_GUESSED: int = _library.LLAMA_FTYPE_GUESSED
+
+
+def llama_batch(**arrays: Any) -> Structure:
+    """A `llama_batch` over arrays that the caller keeps alive.
+
+    Args:
+        arrays: an address for each of token, pos, n_seq_id, seq_id and logits.
+    """
+    batch = _library.llama_batch()
+    kinds = dict(_library.llama_batch._fields_)
+    for name, address in arrays.items():
+        setattr(batch, name, ctypes.cast(address, kinds[name]))
+    return batch
+
+
+def address_of(pointer: Structure) -> int:
+    """The address in a ctypes pointer; 0 for null."""
+    return ctypes.cast(pointer, ctypes.c_void_p).value or 0

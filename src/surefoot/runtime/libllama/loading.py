@@ -1,0 +1,61 @@
+"""From a model file to a runtime."""
+
+from surefoot.decoding import DecodeError
+from surefoot.runtime.base import ModelLoadError
+from surefoot.runtime.libllama import binding
+from surefoot.runtime.libllama.context import ContextPlan, context_parameters, open_context
+from surefoot.runtime.libllama.model import Model
+from surefoot.runtime.libllama.model_file import check_model_file
+from surefoot.runtime.libllama.need import check_memory
+from surefoot.runtime.libllama.noise import default_logit_noise
+from surefoot.runtime.libllama.runtime import LibllamaRuntime
+from surefoot.runtime.libllama.settings import LoadSettings
+
+
+def load(settings: LoadSettings) -> LibllamaRuntime:
+    """Load a model file, make memory for its sequences, and find out what can be rolled back.
+
+    Raises:
+        ModelLoadError: the text says what was asked, what is wrong and what to do. Nothing
+            stays behind.
+    """
+    check_model_file(settings.file)
+    model = Model(settings.file, _model_parameters(settings))
+    try:
+        return _with_context(settings, model)
+    except BaseException:
+        model.close()
+        raise
+
+
+def _model_parameters(settings: LoadSettings) -> binding.Structure:
+    parameters = binding.llama_model_default_params()
+    if settings.gpu_layers is not None:
+        parameters.n_gpu_layers = settings.gpu_layers
+    return parameters
+
+
+def _with_context(settings: LoadSettings, model: Model) -> LibllamaRuntime:
+    if binding.llama_model_has_encoder(model.handle):
+        raise ModelLoadError(
+            f"can't run {settings.file}: {model.info.architecture} is an encoder-decoder model or "
+            "an encoder, which surefoot doesn't support. Use a decoder-only model."
+        )
+    plan = ContextPlan.of(settings, model.training_context)
+    check_memory(settings, plan, model)
+    context = open_context(model, context_parameters(settings, plan, model))
+    noise = settings.logit_noise
+    if noise is None:
+        file_type = binding.llama_model_ftype(model.handle)
+        noise = default_logit_noise(file_type, on_gpu=settings.on_gpu)
+    try:
+        return LibllamaRuntime(model, context, plan, settings.slots, noise)
+    except DecodeError as error:
+        binding.llama_free(context)
+        raise ModelLoadError(
+            f"can't run {settings.file}: its first pass failed ({error}). Run with -v to see what "
+            "libllama has to say; a smaller batch (-ub) or fewer layers on the GPU (-ngl) may help."
+        ) from error
+    except BaseException:
+        binding.llama_free(context)
+        raise

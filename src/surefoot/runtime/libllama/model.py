@@ -1,0 +1,93 @@
+"""A loaded model file: weights, vocabulary and metadata, without memory for any sequence."""
+
+import ctypes
+import os
+from pathlib import Path
+
+from surefoot.runtime.base import ModelInfo, ModelLoadError
+from surefoot.runtime.libllama import binding, log
+from surefoot.runtime.libllama.errors import RuntimeClosedError
+from surefoot.runtime.libllama.tokenizer import LibllamaTokenizer
+
+_ADVICE = {
+    "not within the file bounds": "The file is cut short or damaged; download it again.",
+    "failed to read": "The file is cut short or damaged; download it again.",
+    "unknown model architecture": "This llama.cpp does not know it. A newer one may: see if there "
+    "is a newer surefoot, or let LLAMA_CPP_LIB_PATH name the folder of another build.",
+}
+_NO_ADVICE = "Run with -v to see all that libllama has to say."
+
+
+class Model:
+    """A model file in memory, and libllama's handle of it.
+
+    Raises:
+        ModelLoadError: libllama can't load the file.
+    """
+
+    def __init__(self, path: Path, parameters: binding.Structure) -> None:
+        log.start()
+        self._path = path
+        with log.captured() as lines:
+            self._handle = binding.llama_model_load_from_file(os.fsencode(path), parameters)
+        if not self._handle:
+            reason = log.reason(lines).removeprefix("error loading model: ")
+            advice = next((a for part, a in _ADVICE.items() if part in reason), _NO_ADVICE)
+            raise ModelLoadError(f"can't load {path}: {reason}. {advice}")
+        self.vocabulary = binding.llama_model_get_vocab(self._handle)
+        self.vocabulary_size = binding.llama_vocab_n_tokens(self.vocabulary)
+        self.is_recurrent = binding.llama_model_is_recurrent(self._handle)
+        self.is_hybrid = binding.llama_model_is_hybrid(self._handle)
+        self.window = max(0, binding.llama_model_n_swa(self._handle))
+        self.training_context = binding.llama_model_n_ctx_train(self._handle)
+        self.tokenizer = LibllamaTokenizer(self)
+        self.info = self._describe()
+
+    @property
+    def handle(self) -> int:
+        """libllama's handle.
+
+        Raises:
+            RuntimeClosedError: the model has been closed.
+        """
+        if not self._handle:
+            raise RuntimeClosedError
+        return self._handle
+
+    def close(self) -> None:
+        """Free the weights. Contexts made from them must have been freed before."""
+        if self._handle:
+            binding.llama_model_free(self._handle)
+            self._handle = None
+
+    def _describe(self) -> ModelInfo:
+        handle = self.handle
+        description = ctypes.create_string_buffer(256)
+        binding.llama_model_desc(handle, description, len(description))
+        template = binding.llama_model_chat_template(handle, None)
+        return ModelInfo(
+            name=self._metadata("general.name") or self._path.stem,
+            architecture=self._metadata("general.architecture"),
+            description=description.value.decode(errors="replace"),
+            parameters=binding.llama_model_n_params(handle),
+            size=binding.llama_model_size(handle),
+            training_context=self.training_context,
+            chat_template=None if template is None else template.decode(errors="replace"),
+            bos_text=self.tokenizer.text_of(binding.llama_vocab_bos(self.vocabulary)),
+            eos_text=self.tokenizer.text_of(binding.llama_vocab_eos(self.vocabulary)),
+            memory=self._memory(),
+        )
+
+    def _metadata(self, key: str) -> str:
+        """An entry of the file's metadata; empty if it is not there."""
+        value = ctypes.create_string_buffer(1024)
+        binding.llama_model_meta_val_str(self.handle, key.encode(), value, len(value))
+        return value.value.decode(errors="replace")
+
+    def _memory(self) -> str:
+        kind = "attention"
+        if self.is_hybrid:
+            kind = "hybrid (recurrent and attention)"
+        elif self.is_recurrent:
+            kind = "recurrent"
+        return f"{kind}, sliding window of {self.window} tokens" if self.window else kind

@@ -1,0 +1,190 @@
+"""A model that libllama runs, as the rest of surefoot sees it."""
+
+from collections.abc import Sequence as Series
+from types import TracebackType
+from typing import Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from surefoot.decoding import Feed, Rollback
+from surefoot.runtime.base import ModelInfo
+from surefoot.runtime.libllama import binding
+from surefoot.runtime.libllama.context import ContextPlan
+from surefoot.runtime.libllama.errors import RuntimeClosedError
+from surefoot.runtime.libllama.memory import SequenceMemory
+from surefoot.runtime.libllama.model import Model
+from surefoot.runtime.libllama.passes import Limits, Passes
+from surefoot.runtime.libllama.pieces import Cutting
+from surefoot.runtime.libllama.probe import probe_rollback
+from surefoot.runtime.libllama.tokenizer import LibllamaTokenizer
+
+
+class LibllamaRuntime:
+    """A `Runtime` over libllama; `load` makes them. For use from one thread at a time.
+
+    Args:
+        model: the model, which is closed together with the runtime.
+        context: libllama's handle of a context for that model, which is freed with it.
+        plan: the context's sizes.
+        slots: number of live sequences.
+        logit_noise: tolerance of the near-tie rule.
+
+    Raises:
+        DecodeError: the model can't run a few tokens. Nothing has been freed then.
+    """
+
+    def __init__(
+        self, model: Model, context: int, plan: ContextPlan, slots: int, logit_noise: float
+    ) -> None:
+        self._context: int | None = context
+        self._model = model
+        self._plan = plan
+        self._slots = slots
+        self._logit_noise = logit_noise
+        recurrent = model.is_recurrent or model.is_hybrid
+        snapshots = binding.llama_n_rs_seq(context)
+        limits = Limits(
+            tokens=binding.llama_n_batch(context),
+            outputs=min(plan.outputs, binding.llama_n_batch(context)),
+            sequences=2 * slots,
+            length=plan.room,
+            vocabulary=model.vocabulary_size,
+        )
+        cutting = Cutting(
+            most=binding.llama_n_ubatch(context),
+            recurrent=recurrent,
+            consecutive=recurrent and not model.is_hybrid,
+            snapshots=snapshots,
+        )
+        self._limits = limits
+        self._memory = SequenceMemory(
+            binding.llama_get_memory(context) or 0,
+            sequences=limits.sequences,
+            snapshots=snapshots,
+            # With recurrent layers libllama tells the lowest position of those, not of attention.
+            window=0 if recurrent else model.window,
+        )
+        self._passes = Passes(context, self._memory, cutting, limits)
+        self._memory.rollback = probe_rollback(self, spare=slots, snapshots=snapshots)
+        self._passes.count = self._passes.graph_runs = 0
+
+    @property
+    def info(self) -> ModelInfo:
+        """What the model is."""
+        return self._model.info
+
+    @property
+    def tokenizer(self) -> LibllamaTokenizer:
+        """The model's tokenizer."""
+        return self._model.tokenizer
+
+    @property
+    def rollback(self) -> Rollback:
+        """What can be done to undo rejected tokens, as it was found out at load."""
+        return self._memory.rollback or Rollback(cut=0, fork=False)
+
+    @property
+    def logit_noise(self) -> float:
+        """Largest difference that batch width and memory layout make to a logit."""
+        return self._logit_noise
+
+    @property
+    def vocabulary_size(self) -> int:
+        """How many token ids there are; logits have this length."""
+        return self._limits.vocabulary
+
+    @property
+    def slots(self) -> int:
+        """How many live sequences there is memory for."""
+        return self._slots
+
+    @property
+    def context_length(self) -> int:
+        """Tokens of context for each live sequence."""
+        return self._plan.context_length
+
+    @property
+    def batch_size(self) -> int:
+        """Most tokens in one forward pass."""
+        return self._limits.tokens
+
+    @property
+    def passes(self) -> int:
+        """Forward passes so far: calls of `decode` that ran."""
+        return self._passes.count
+
+    @property
+    def native_seconds(self) -> float:
+        """Time spent inside libllama by passes so far."""
+        return self._passes.native_seconds
+
+    @property
+    def graph_runs(self) -> int:
+        """Graph runs so far, by libllama's rules for cutting a pass; see `pieces`."""
+        return self._passes.graph_runs
+
+    def decode(self, feeds: Series[Feed]) -> list[NDArray[np.float32]]:
+        """Run one forward pass; see `Target.decode`.
+
+        Returns:
+            Logits in the order of the feeds: read-only views into libllama's buffer, good until
+            the next call.
+
+        Raises:
+            DecodeError: the pass failed, or was refused. If refused, nothing has changed.
+            RuntimeClosedError: the model has been closed.
+        """
+        self._check_open()
+        return self._passes.run(feeds)
+
+    def fork(self, source: int, copy: int, start: int, end: int) -> None:
+        """Let `copy` share what `source` absorbed at [start, end); see `Target.fork`.
+
+        Raises:
+            RollbackRefusedError: see `SequenceMemory.fork`.
+            RuntimeClosedError: the model has been closed.
+        """
+        self._check_open()
+        self._memory.fork(source, copy, start, end)
+
+    def cut(self, sequence: int, length: int) -> bool:
+        """Forget all but the first `length` tokens; False, and nothing changed, if it can't.
+
+        Raises:
+            RollbackRefusedError: libllama said that it had done so, and has not.
+            RuntimeClosedError: the model has been closed.
+        """
+        self._check_open()
+        return self._memory.cut(sequence, length)
+
+    def drop(self, sequence: int) -> None:
+        """Forget the sequence altogether.
+
+        Raises:
+            RuntimeClosedError: the model has been closed.
+        """
+        self._check_open()
+        self._memory.drop(sequence)
+
+    def close(self) -> None:
+        """Free the model and its memory. Further calls are errors; closing twice is not."""
+        if self._context is not None:
+            binding.llama_free(self._context)
+            self._context = None
+            self._model.close()
+
+    def _check_open(self) -> None:
+        if self._context is None:
+            raise RuntimeClosedError
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()

@@ -1,0 +1,91 @@
+"""What to load and how: the options of a model and its context."""
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+from surefoot.decoding import InvalidParameterError
+from surefoot.runtime.libllama import binding
+
+SHORTEST_CONTEXT = 16
+"""With fewer tokens, snapshots not counted, there is no room even for the probe."""
+
+_MOST_SNAPSHOTS = 16
+_SMALLEST_BATCH = 2 * _MOST_SNAPSHOTS
+"""libllama aborts if a graph run can't hold the tokens that have snapshots, and one more."""
+
+
+@dataclass(frozen=True, slots=True)
+class LoadSettings:
+    """Options of `load`. Names in brackets are llama-server's, where it has the option.
+
+    Attributes:
+        path: the GGUF file; of a file in several parts, the first.
+        context_length: tokens of context for each slot; 0 for as many as the model was trained
+            with, None for the same but at most 4096. (-c, which there counts all slots together)
+        slots: how many sequences can be live at once. (-np)
+        longest_draft: most draft tokens that a sequence has in one pass; sizes the outputs.
+        batch_size: most tokens in one pass. (-b)
+        micro_batch_size: most tokens in one graph run, and never more than in one pass. (-ub)
+        threads: CPU threads; None for one on each physical core that we may use. (-t)
+        gpu_layers: layers to put on a GPU; None for all, if there is one. (-ngl)
+        snapshots: recurrent states kept for rolling back short drafts, for models that can. They
+            make every pass a little dearer.
+        all_outputs: whether a pass may ask for logits of every token; costs memory, good for
+            tests and measurements.
+        logit_noise: tolerance of the near-tie rule; None for a default by type of weights.
+
+    Raises:
+        InvalidParameterError: a value is outside its range.
+    """
+
+    path: str | os.PathLike[str]
+    context_length: int | None = None
+    slots: int = 1
+    longest_draft: int = 64
+    batch_size: int = 2048
+    micro_batch_size: int = 512
+    threads: int | None = None
+    gpu_layers: int | None = None
+    snapshots: int = 0
+    all_outputs: bool = False
+    logit_noise: float | None = None
+
+    def __post_init__(self) -> None:
+        """Check the ranges; libllama would abort the process over some of them."""
+        length = self.context_length
+        if length and length < SHORTEST_CONTEXT + self.snapshots:
+            raise InvalidParameterError(
+                "context_length",
+                f"must be 0 (the model's own) or at least {SHORTEST_CONTEXT + self.snapshots} "
+                f"tokens, not {length}",
+            )
+        most_slots = binding.llama_max_parallel_sequences() // 2
+        if not 1 <= self.slots <= most_slots:
+            raise InvalidParameterError("slots", f"must lie between 1 and {most_slots}")
+        if self.longest_draft < 0:
+            raise InvalidParameterError("longest_draft", "must be 0 or more")
+        for name in ("batch_size", "micro_batch_size"):
+            if getattr(self, name) < _SMALLEST_BATCH:
+                raise InvalidParameterError(name, f"must be at least {_SMALLEST_BATCH} tokens")
+        if not 0 <= self.snapshots <= _MOST_SNAPSHOTS:
+            raise InvalidParameterError("snapshots", f"must lie between 0 and {_MOST_SNAPSHOTS}")
+        if self.threads is not None and self.threads < 1:
+            raise InvalidParameterError("threads", "must be 1 or more")
+        if self.logit_noise is not None and not 0 <= self.logit_noise < float("inf"):
+            raise InvalidParameterError("logit_noise", "must be a finite number, 0 or more")
+
+    @property
+    def file(self) -> Path:
+        """The path, as a `Path`."""
+        return Path(self.path).expanduser()
+
+    @property
+    def sequences(self) -> int:
+        """Live sequences and as many spares."""
+        return 2 * self.slots
+
+    @property
+    def on_gpu(self) -> bool:
+        """Whether layers and their memory go to a GPU."""
+        return self.gpu_layers != 0 and binding.llama_supports_gpu_offload()
