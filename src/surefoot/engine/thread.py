@@ -32,6 +32,17 @@ class EngineThread:
         self._stopping = False
         self._thread = threading.Thread(target=self._run, name="surefoot-engine", daemon=True)
 
+    @property
+    def stopping(self) -> bool:
+        """Whether `stop` has been called."""
+        return self._stopping
+
+    @property
+    def waiting(self) -> int:
+        """How many generations wait for a slot."""
+        with self._wake:
+            return len(self._arrived) + len(self.engine.waiting)
+
     def start(self) -> None:
         """Begin to work."""
         self._thread.start()

@@ -1,0 +1,140 @@
+"""A chat template: renders messages with the Jinja2 source that a model file carries."""
+
+import logging
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from jinja2 import TemplateSyntaxError, meta
+
+from surefoot.chat.environment import RefusedByTemplateError, environment
+from surefoot.decoding import SurefootError
+
+log = logging.getLogger(__name__)
+
+Message = Mapping[str, Any]
+"""A message as OpenAI has it: `role`, `content` (text or text parts), and whatever else."""
+
+CHATML = """\
+{%- for message in messages %}
+    {{- '<|im_start|>' + message.role + '\\n' + (message.content or '') + '<|im_end|>\\n' }}
+{%- endfor %}
+{%- if add_generation_prompt %}
+    {{- '<|im_start|>assistant\\n' }}
+{%- endif %}
+"""
+"""What is used for a model file without a template, as llama-server does."""
+
+_NEEDLE = "surefoot-needle"
+
+
+class ChatTemplateError(SurefootError):
+    """A template is no valid Jinja2, or can't render what it was given."""
+
+
+class ChatTemplate:
+    """Renders messages to a prompt.
+
+    Args:
+        source: Jinja2 source.
+        bos_text: text of the BOS token, which templates know as `bos_token`.
+        eos_text: text of the EOS token, which they know as `eos_token`.
+
+    Attributes:
+        variables: the names that the template looks up, so what it can be told at all.
+
+    Raises:
+        ChatTemplateError: the source is no valid template.
+    """
+
+    def __init__(self, source: str, bos_text: str = "", eos_text: str = "") -> None:
+        jinja = environment()
+        try:
+            self._template = jinja.from_string(source)
+            self.variables = frozenset(meta.find_undeclared_variables(jinja.parse(source)))
+        except TemplateSyntaxError as error:
+            raise ChatTemplateError(
+                f"the model's chat template is no valid Jinja2: line {error.lineno}: "
+                f"{error.message}"
+            ) from error
+        self._tokens = {"bos_token": bos_text, "eos_token": eos_text}
+        self._knows_developer = "developer" in source
+        self._wants_parts = self._reads_only_parts()
+
+    def render(
+        self,
+        messages: Iterable[Message],
+        /,
+        *,
+        tools: list[dict[str, Any]] | None = None,
+        add_generation_prompt: bool = True,
+        **variables: Any,
+    ) -> str:
+        """The prompt's text.
+
+        Text parts are joined, unless the template reads nothing but parts, and "developer" becomes
+        "system" for templates that don't know it.
+
+        Args:
+            messages: the conversation, oldest first.
+            tools: descriptions of functions that the model may call.
+            add_generation_prompt: whether to open the assistant's turn.
+            variables: whatever else the template knows, such as `enable_thinking`.
+
+        Raises:
+            ChatTemplateError: the template refuses the messages or fails on them.
+        """
+        prepared = [self._as_expected(message) for message in messages]
+        variables |= {"tools": tools, "add_generation_prompt": add_generation_prompt}
+        return self._render(prepared, variables)
+
+    def _render(self, messages: list[Message], variables: Mapping[str, Any]) -> str:
+        try:
+            return self._template.render({**self._tokens, **variables, "messages": messages})
+        except RefusedByTemplateError as error:
+            raise ChatTemplateError(
+                f"the model's chat template refuses these messages: {error}"
+            ) from error
+        except Exception as error:  # a template is somebody's program: it may fail in any way
+            raise ChatTemplateError(
+                f"the model's chat template failed on these messages: {error}"
+            ) from error
+
+    def _as_expected(self, message: Message) -> Message:
+        expected = dict(message)
+        if expected.get("role") == "developer" and not self._knows_developer:
+            expected["role"] = "system"
+        content = expected.get("content")
+        if self._wants_parts and isinstance(content, str):
+            expected["content"] = _parts(content)
+        elif not self._wants_parts and isinstance(content, list):
+            expected["content"] = "".join(part["text"] for part in content)
+        return expected
+
+    def _reads_only_parts(self) -> bool:
+        """Whether the template drops a text and shows a text part: found out by trying it."""
+        return not self._shows(_NEEDLE) and self._shows(_parts(_NEEDLE))
+
+    def _shows(self, content: str | list[dict[str, str]]) -> bool:
+        message = {"role": "user", "content": content}
+        try:
+            return _NEEDLE in self._render([message], {"add_generation_prompt": True})
+        except ChatTemplateError:
+            return False
+
+
+def _parts(text: str) -> list[dict[str, str]]:
+    return [{"type": "text", "text": text}]
+
+
+def template_for(source: str | None, bos_text: str = "", eos_text: str = "") -> ChatTemplate:
+    """A model's template or, if its file has none, ChatML.
+
+    Raises:
+        ChatTemplateError: the file's template is not valid.
+    """
+    if source is None:
+        log.warning(
+            "the model file has no chat template; using ChatML, which the model may not know"
+        )
+        source = CHATML
+    return ChatTemplate(source, bos_text, eos_text)

@@ -1,0 +1,106 @@
+"""An answer: the generations of one HTTP request, heard of on the event loop."""
+
+import asyncio
+import contextlib
+from dataclasses import dataclass
+from functools import partial
+
+from surefoot.decoding import SurefootError
+from surefoot.engine import Delta, EngineThread, Generation, GenerationState, Summary
+from surefoot.server.errors import ApiError, unavailable
+from surefoot.server.order import Order
+from surefoot.server.report import total
+
+
+@dataclass(frozen=True, slots=True)
+class News:
+    """A delta, and which of the answer's generations it belongs to."""
+
+    index: int
+    delta: Delta
+
+
+class Answer:
+    """Generations in progress; the engine's thread fills a queue that the event loop reads.
+
+    Whoever makes one sees to it that `cancel` is called in the end.
+
+    Args:
+        engine: where to submit.
+        order: what to generate.
+
+    Attributes:
+        generations: one for each of the order's requests.
+        running: how many of them there is more to hear of.
+
+    Raises:
+        PromptTooLongError: a prompt leaves no room for an answer; nothing was submitted.
+        EngineStoppedError: the server is shutting down.
+    """
+
+    def __init__(self, engine: EngineThread, order: Order) -> None:
+        self._engine = engine
+        self._loop = asyncio.get_running_loop()
+        self._queue: asyncio.Queue[News] = asyncio.Queue()
+        self.generations: list[Generation] = []
+        try:
+            for index, request in enumerate(order.requests):
+                self.generations.append(engine.submit(request, partial(self._hear, index)))
+        except SurefootError:
+            self.cancel()
+            raise
+        self.running = len(self.generations)
+
+    def _hear(self, index: int, delta: Delta) -> None:
+        """Pass a delta on; called in the engine's thread, which it must not disturb."""
+        with contextlib.suppress(RuntimeError):  # the loop is closed: nobody listens any more
+            self._loop.call_soon_threadsafe(self._queue.put_nowait, News(index, delta))
+
+    async def news(self, patience: float | None = None) -> News | None:
+        """The next delta; to be called while something is running.
+
+        Args:
+            patience: after so many seconds without news, None says that there is none.
+
+        Raises:
+            ApiError: a generation failed.
+        """
+        try:
+            async with asyncio.timeout(patience):
+                news = await self._queue.get()
+        except TimeoutError:
+            return None
+        if news.delta.state is GenerationState.FAILED:
+            raise self._failure(self.generations[news.index])
+        self.running -= news.delta.state.over
+        return news
+
+    def _failure(self, generation: Generation) -> ApiError:
+        if self._engine.stopping:
+            return unavailable()
+        return ApiError(500, generation.error or "the generation failed")
+
+    async def finished(self) -> None:
+        """Wait for all generations.
+
+        Raises:
+            ApiError: a generation failed.
+        """
+        while self.running:
+            await self.news()
+
+    def cancel(self) -> None:
+        """End what is still running; their slots are free within one round."""
+        for generation in self.generations:
+            if not generation.state.over:
+                self._engine.cancel(generation)
+
+    def reason(self, index: int) -> str:
+        """OpenAI's finish reason of a generation that is over."""
+        finish = self.generations[index].finish
+        return finish.reason if finish is not None else "stop"
+
+    @property
+    def summary(self) -> Summary:
+        """The figures of all generations together."""
+        return total([generation.summary for generation in self.generations])

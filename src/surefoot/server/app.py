@@ -1,0 +1,89 @@
+"""The FastAPI application: all endpoints, and errors in one shape."""
+
+from collections.abc import Mapping
+
+from fastapi import FastAPI
+from starlette.exceptions import HTTPException
+from starlette.middleware.cors import CORSMiddleware
+from starlette.requests import Request
+from starlette.responses import Response
+
+from surefoot import __version__
+from surefoot.chat import template_for
+from surefoot.decoding import Sampling, SurefootError
+from surefoot.engine import EngineThread
+from surefoot.server.chat import chat_router
+from surefoot.server.completions import completion_router
+from surefoot.server.errors import ApiError, api_error, internal
+from surefoot.server.health import health_router
+from surefoot.server.models import model_router
+from surefoot.server.responding import JsonResponse
+from surefoot.server.service import Service
+
+
+def create_app(
+    engine: EngineThread,
+    *,
+    model_name: str,
+    defaults: Sampling | None = None,
+    seed: int | None = None,
+    max_tokens: int | None = None,
+    most_bytes: int = 32 << 20,
+    ping_seconds: float = 10.0,
+) -> FastAPI:
+    """The application for an engine, which the caller starts and stops.
+
+    Args:
+        engine: the engine in its thread.
+        model_name: what the server calls its model.
+        defaults: sampling parameters for what requests leave out; its seed is not used.
+        seed: the seed of requests that give none; None or -1 draws one for each.
+        max_tokens: most tokens of requests that set no limit; None for the rest of the context.
+        most_bytes: largest request body.
+        ping_seconds: a stream that has been silent so long sends a comment.
+
+    Raises:
+        ChatTemplateError: the model file's chat template is not valid.
+    """
+    info = engine.engine.runtime.info
+    service = Service(
+        engine=engine,
+        template=template_for(info.chat_template, info.bos_text, info.eos_text),
+        model_name=model_name,
+        defaults=defaults or Sampling(),
+        seed=seed,
+        max_tokens=max_tokens,
+        most_bytes=most_bytes,
+        ping_seconds=ping_seconds,
+    )
+    app = FastAPI(title="surefoot", version=__version__)
+    app.add_middleware(
+        CORSMiddleware, allow_origins=["*"], allow_methods=["*"], allow_headers=["*"]
+    )
+    for make_router in (chat_router, completion_router, model_router, health_router):
+        app.include_router(make_router(service))
+    _handle_errors(app)
+    return app
+
+
+def _handle_errors(app: FastAPI) -> None:
+    @app.exception_handler(ApiError)
+    async def told(_request: Request, error: ApiError) -> Response:
+        return _response(error)
+
+    @app.exception_handler(SurefootError)
+    async def known(_request: Request, error: SurefootError) -> Response:
+        return _response(api_error(error))
+
+    @app.exception_handler(HTTPException)
+    async def from_the_framework(request: Request, error: HTTPException) -> Response:
+        message = f"{request.method} {request.url.path}: {error.detail}"
+        return _response(ApiError(error.status_code, message), error.headers)
+
+    @app.exception_handler(Exception)
+    async def unexpected(_request: Request, _error: Exception) -> Response:
+        return _response(internal())
+
+
+def _response(error: ApiError, headers: Mapping[str, str] | None = None) -> Response:
+    return JsonResponse(error.body, error.status, headers)

@@ -1,0 +1,104 @@
+"""An order: what a request's body asks of the engine, with nothing left open."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from surefoot.decoding import Sampling
+from surefoot.engine import Request, Summary
+from surefoot.server.errors import invalid
+from surefoot.server.foreign_fields import check_foreign_fields
+from surefoot.server.report import Report
+from surefoot.server.schemas import MAX_STOPS, GenerationBody
+from surefoot.server.service import Service
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """Requests for the engine, one for each prompt, and what their report will say.
+
+    Attributes:
+        requests: at least one, all with the same parameters.
+        drafter: who drafts; None if there is nobody.
+        speculation_off: why there will be no drafts; None if there may be.
+        warnings: what of the body is not honoured.
+    """
+
+    requests: list[Request]
+    drafter: str | None
+    speculation_off: str | None
+    warnings: list[str]
+
+    def report(self, summary: Summary) -> Report:
+        """The report on its generations, given their figures."""
+        seed = self.requests[0].sampling.seed
+        return Report(summary, seed, self.drafter, self.speculation_off, self.warnings)
+
+
+def order(service: Service, body: GenerationBody, prompts: Iterable[list[int]]) -> Order:
+    """Make an order of a body and its prompts in tokens.
+
+    Raises:
+        ApiError: a field is out of range or asks for something that is not supported.
+        InvalidParameterError: a sampling parameter is out of range.
+    """
+    warnings = check_foreign_fields(body.foreign)
+    if body.cache_prompt is False:
+        warnings.append("cache_prompt: false was ignored; what is cached is always used")
+    most_drafts = service.engine.engine.max_draft
+    if body.max_draft is not None and body.max_draft > most_drafts > 0:
+        warnings.append(f"speculative.n_max: {body.max_draft} is above the server's {most_drafts}")
+    sampling = _sampling(service, body)
+    max_tokens = _max_tokens(service, body)
+    stops = _stops(body)
+    stop_tokens = frozenset(known_tokens(service, "stop_token_ids", body.stop_token_ids or []))
+    requests = [
+        Request(
+            prompt=tuple(prompt),
+            sampling=sampling,
+            max_tokens=max_tokens,
+            stops=stops,
+            stop_tokens=stop_tokens,
+            max_draft=body.max_draft,
+        )
+        for prompt in prompts
+    ]
+    off = service.speculation_off(body.max_draft)
+    return Order(requests, service.drafter, off, warnings)
+
+
+def known_tokens(service: Service, field: str, tokens: list[int]) -> list[int]:
+    """The tokens, all of which exist.
+
+    Raises:
+        ApiError: one doesn't.
+    """
+    size = service.runtime.vocabulary_size
+    unknown = next((token for token in tokens if not 0 <= token < size), None)
+    if unknown is not None:
+        raise invalid(field, f"there is no token {unknown}; ids go from 0 to {size - 1}")
+    return tokens
+
+
+def _sampling(service: Service, body: GenerationBody) -> Sampling:
+    default = service.defaults
+    top_k = 0 if body.top_k == -1 else body.top_k  # -1 is off for clients of vLLM
+    return Sampling(
+        seed=service.seed_for(body.seed),
+        temperature=default.temperature if body.temperature is None else body.temperature,
+        top_k=default.top_k if top_k is None else top_k,
+        top_p=default.top_p if body.top_p is None else body.top_p,
+        min_p=default.min_p if body.min_p is None else body.min_p,
+    )
+
+
+def _max_tokens(service: Service, body: GenerationBody) -> int | None:
+    for name, limit in body.limits.items():
+        if limit < 1:
+            raise invalid(name, f"must be at least 1, or -1 for no limit, and is {limit}")
+    return min(body.limits.values(), default=service.max_tokens)
+
+
+def _stops(body: GenerationBody) -> tuple[str, ...]:
+    if len(body.stops) > MAX_STOPS:
+        raise invalid("stop", f"at most {MAX_STOPS} stop strings, and there are {len(body.stops)}")
+    return body.stops

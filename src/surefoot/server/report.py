@@ -1,0 +1,112 @@
+"""A generation's figures, under the names that clients of OpenAI and llama-server know."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from itertools import zip_longest
+from typing import Any
+
+from surefoot.decoding import Counts
+from surefoot.engine import Summary
+
+
+def total(summaries: Sequence[Summary]) -> Summary:
+    """The figures of several generations taken together."""
+    counts = [summary.counts for summary in summaries]
+    return Summary(
+        prompt_tokens=sum(s.prompt_tokens for s in summaries),
+        cached_tokens=sum(s.cached_tokens for s in summaries),
+        generated_tokens=sum(s.generated_tokens for s in summaries),
+        prefilled_tokens=sum(s.prefilled_tokens for s in summaries),
+        passes=sum(s.passes for s in summaries),
+        prefill_seconds=sum(s.prefill_seconds for s in summaries),
+        decode_seconds=sum(s.decode_seconds for s in summaries),
+        rollback_bytes=sum(s.rollback_bytes for s in summaries),
+        recoveries=sum(s.recoveries for s in summaries),
+        counts=Counts(
+            rounds=sum(c.rounds for c in counts),
+            drafted=sum(c.drafted for c in counts),
+            accepted=sum(c.accepted for c in counts),
+            drafted_by_position=_columns(c.drafted_by_position for c in counts),
+            accepted_by_position=_columns(c.accepted_by_position for c in counts),
+            rollbacks=sum(c.rollbacks for c in counts),
+            near_tie_positions=[at for c in counts for at in c.near_tie_positions],
+        ),
+    )
+
+
+def _columns(rows: Iterable[list[int]]) -> list[int]:
+    return [sum(column) for column in zip_longest(*rows, fillvalue=0)]
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """What a response says about how it came about.
+
+    Attributes:
+        summary: the figures.
+        seed: the seed of the answer, chosen by the client or by the server.
+        drafter: who drafted; None if there is nobody.
+        speculation_off: why nothing was drafted, in words; None if speculation was on.
+        warnings: what of the request was not honoured.
+    """
+
+    summary: Summary
+    seed: int
+    drafter: str | None = None
+    speculation_off: str | None = None
+    warnings: list[str] = field(default_factory=list)
+
+    @property
+    def usage(self) -> dict[str, Any]:
+        """OpenAI's `usage`."""
+        summary, counts = self.summary, self.summary.counts
+        return {
+            "prompt_tokens": summary.prompt_tokens,
+            "completion_tokens": summary.generated_tokens,
+            "total_tokens": summary.prompt_tokens + summary.generated_tokens,
+            "prompt_tokens_details": {"cached_tokens": summary.cached_tokens},
+            "completion_tokens_details": {
+                "accepted_prediction_tokens": counts.accepted,
+                "rejected_prediction_tokens": counts.drafted - counts.accepted,
+            },
+        }
+
+    @property
+    def timings(self) -> dict[str, Any]:
+        """llama-server's `timings`; speeds are null where nothing was measured."""
+        summary, counts = self.summary, self.summary.counts
+        prompt_n = summary.prompt_tokens - summary.cached_tokens
+        return {
+            "cache_n": summary.cached_tokens,
+            "prompt_n": prompt_n,
+            "prompt_ms": summary.prefill_seconds * 1000,
+            "prompt_per_second": _speed(prompt_n, summary.prefill_seconds),
+            "predicted_n": summary.generated_tokens,
+            "predicted_ms": summary.decode_seconds * 1000,
+            "predicted_per_second": _speed(summary.generated_tokens, summary.decode_seconds),
+            "draft_n": counts.drafted,
+            "draft_n_accepted": counts.accepted,
+        }
+
+    @property
+    def details(self) -> dict[str, Any]:
+        """What only surefoot tells."""
+        summary, counts = self.summary, self.summary.counts
+        return {
+            "seed": self.seed,
+            "drafter": self.drafter,
+            "speculation_off": self.speculation_off,
+            "rounds": counts.rounds,
+            "passes": summary.passes,
+            "drafted_by_position": counts.drafted_by_position,
+            "accepted_by_position": counts.accepted_by_position,
+            "mean_length": counts.mean_length,
+            "rollbacks": counts.rollbacks,
+            "recoveries": summary.recoveries,
+            "near_ties": counts.near_ties,
+            "warnings": self.warnings,
+        }
+
+
+def _speed(tokens: int, seconds: float) -> float | None:
+    return tokens / seconds if seconds > 0 else None

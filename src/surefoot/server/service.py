@@ -1,0 +1,75 @@
+"""What all endpoints share: the engine, its model, and the defaults of requests."""
+
+import secrets
+import time
+from dataclasses import dataclass, field
+
+from surefoot.chat import ChatTemplate
+from surefoot.decoding import Sampling
+from surefoot.engine import EngineThread
+from surefoot.runtime.base import Runtime
+
+
+@dataclass(frozen=True, slots=True)
+class Service:
+    """An engine that is served.
+
+    Attributes:
+        engine: the engine in its thread.
+        template: the model's chat template.
+        model_name: what the server calls its model.
+        defaults: sampling parameters for what a request leaves out; the seed is not used.
+        seed: the seed of requests that give none; None draws one for each.
+        max_tokens: most tokens of requests that set no limit; None for the rest of the context.
+        most_bytes: largest request body.
+        ping_seconds: a stream that has been silent so long sends a comment.
+        started: when, in Unix time.
+    """
+
+    engine: EngineThread
+    template: ChatTemplate
+    model_name: str
+    defaults: Sampling
+    seed: int | None
+    max_tokens: int | None
+    most_bytes: int
+    ping_seconds: float
+    started: int = field(default_factory=lambda: int(time.time()))
+
+    @property
+    def runtime(self) -> Runtime:
+        """The loaded model."""
+        return self.engine.engine.runtime
+
+    def encode(self, text: str) -> list[int]:
+        """A prompt in tokens, with what the model wants around it unless it is there already.
+
+        Raises:
+            TokenizerMissingError: the model file has no tokenizer.
+        """
+        bos = self.runtime.info.bos_text
+        complete = bool(bos) and text.startswith(bos)
+        return self.runtime.tokenizer.encode(text, add_special=not complete)
+
+    def seed_for(self, wanted: int | None) -> int:
+        """The seed of a request: its own, the server's, or a fresh one."""
+        for seed in (wanted, self.seed):
+            if seed is not None and seed != -1:
+                return seed
+        return secrets.randbits(32)
+
+    def speculation_off(self, max_draft: int | None) -> str | None:
+        """Why a request with this limit on drafts gets none, in words; None if it may."""
+        if max_draft == 0:
+            return "the request turned it off"
+        if self.drafter is None:
+            return "the server runs without a drafter"
+        if self.runtime.rollback.kind == "none":
+            return "the model's memory can't undo rejected tokens"
+        return None
+
+    @property
+    def drafter(self) -> str | None:
+        """The drafter's name; None if there is none."""
+        drafter = self.engine.engine.drafter
+        return drafter.name if drafter is not None else None
