@@ -16,15 +16,17 @@ class Memory(ABC):
     Attributes:
         id: the sequence's id in the model's memory.
         length: how many tokens it has absorbed.
-        can_go_back: whether rejected tokens can be undone at a price that a draft is worth.
     """
-
-    can_go_back = True
 
     def __init__(self, target: Target, sequence_id: int) -> None:
         self._target = target
         self.id = sequence_id
         self.length = 0
+
+    @property
+    def longest_draft(self) -> int:
+        """Most draft tokens that could be undone now at a price that a draft is worth."""
+        return 1 << 30
 
     def brace(self, draft_length: int) -> None:  # noqa: B027 - most kinds need nothing
         """Make sure that the present length can be reached again after a draft."""
@@ -58,7 +60,7 @@ class Memory(ABC):
 
     @abstractmethod
     def _go_back(self, length: int) -> None:
-        """Go back to a length that `reach` gave, below the present one."""
+        """Go back to a length that `reach` gave, or to a lesser one."""
 
     def _cut(self, length: int) -> None:
         if not self._target.cut(self.id, length):
@@ -123,38 +125,49 @@ class ForkedMemory(Memory):
 class SnapshotMemory(ForkedMemory):
     """Recurrent with a few snapshots: short tails of the last pass can be cut, others need a fork.
 
-    Snapshots belong to the last pass, so they reach no further back than its first token.
+    Snapshots belong to the last pass, so they reach no further back than its first token. After
+    such a cut the model's memory is in order again only once a pass has run: until then it can't be
+    forked (libllama would fork the state from before the cut), so the next draft must be short.
     """
 
     def __init__(self, target: Target, sequence_id: int, spare_id: int, snapshots: int) -> None:
         super().__init__(target, sequence_id, spare_id)
         self._snapshots = snapshots
         self._last_pass = 0
+        self._just_cut = False
+
+    @property
+    def longest_draft(self) -> int:
+        """As many tokens as there are snapshots, if it can't be forked now."""
+        return self._snapshots if self._just_cut else super().longest_draft
 
     def brace(self, draft_length: int) -> None:
-        """Fork only for drafts that the snapshots don't cover."""
-        if draft_length > self._snapshots:
+        """Fork where that is possible: a snapshot may be refused, and long drafts need it."""
+        if not self._just_cut:
             super().brace(draft_length)
 
     def absorbed(self, tokens: int) -> None:
         """Take note of the pass, whose tokens are the ones with snapshots."""
         super().absorbed(tokens)
         self._last_pass = tokens
+        self._just_cut = False
 
     def clear(self) -> None:
         """Forget everything, snapshots included."""
         super().clear()
         self._last_pass = 0
+        self._just_cut = False
 
     def reach(self, length: int) -> int:
         """What a snapshot holds, else what the fork does."""
         return length if self._has_snapshot(length) else super().reach(length)
 
     def _go_back(self, length: int) -> None:
-        if self._has_snapshot(length):
-            self._cut(length)
+        if self._has_snapshot(length) and self._target.cut(self.id, length):
+            self.length = length
+            self._just_cut = True
         else:
-            super()._go_back(length)
+            super()._go_back(super().reach(length))
         self._last_pass = 0
 
     def _has_snapshot(self, length: int) -> bool:
@@ -165,7 +178,7 @@ class SnapshotMemory(ForkedMemory):
 class RigidMemory(Memory):
     """No way back but to the start: good for plain decoding only."""
 
-    can_go_back = False
+    longest_draft = 0
 
     def reach(self, length: int) -> int:
         """The present length or nothing."""

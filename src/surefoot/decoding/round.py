@@ -58,16 +58,18 @@ class Round:
 
         Raises:
             DecodeError: the pass failed. Nothing was committed by it.
-            RollbackRefusedError: a memory did not go back; its tokens are committed all the same.
+            RollbackRefusedError: a memory did not go back. All that the pass decided is committed
+                all the same; the memory of every sequence in it must be taken as unknown.
         """
         drafts = self._draft(sequences)
         self._fork(sequences, drafts)
         rows = self._decode(sequences, drafts)
         verdicts = self._verify(sequences, drafts, rows)
-        outcomes = []
-        for sequence, draft, verdict in zip(sequences, drafts, verdicts, strict=True):
-            outcomes.append(self._commit(sequence, draft, verdict))
-            self._settle(sequence, outcomes[-1])
+        outcomes = [
+            self._commit(sequence, draft, verdict)
+            for sequence, draft, verdict in zip(sequences, drafts, verdicts, strict=True)
+        ]
+        self._settle(sequences)
         return outcomes
 
     def _draft(self, sequences: Series[Sequence]) -> list[Draft]:
@@ -81,15 +83,17 @@ class Round:
         return [self._usable(next(proposed), depth) if depth > 0 else NO_DRAFT for depth in depths]
 
     def _depth(self, sequence: Sequence) -> int:
-        if len(sequence.pending) > MAX_PENDING or not sequence.memory.can_go_back:
+        if len(sequence.pending) > MAX_PENDING:
             return 0
-        return min(sequence.max_draft, sequence.ending.room(sequence) - 1)
+        room = sequence.ending.room(sequence) - 1
+        return min(sequence.max_draft, sequence.memory.longest_draft, room)
 
     def _usable(self, draft: Draft, depth: int) -> Draft:
         """The head of a draft that is no longer than asked for and holds only known tokens."""
-        known = range(self.target.vocabulary_size)
+        size = self.target.vocabulary_size
         tokens = draft.tokens[:depth]
-        length = next((i for i, token in enumerate(tokens) if token not in known), len(tokens))
+        unknown = (i for i, token in enumerate(tokens) if not 0 <= token < size)
+        length = next(unknown, len(tokens))
         return draft._replace(tokens=tokens[:length])
 
     def _fork(self, sequences: Series[Sequence], drafts: Series[Draft]) -> None:
@@ -133,11 +137,13 @@ class Round:
                 break
         tokens = sequence.committed[before:]
         accepted = min(len(tokens), verdict.accepted)
+        ahead = sequence.state_len >= len(sequence.committed)
+        sequence.counts.add_round(len(draft.tokens), accepted, rolled_back=ahead)
         if self.drafter is not None and draft.tokens:
             self.drafter.learn(sequence, draft, accepted)
         return Outcome(sequence, tokens, len(draft.tokens), accepted)
 
-    def _settle(self, sequence: Sequence, outcome: Outcome) -> None:
-        """Take the memory back over what was not committed; the rest becomes pending."""
-        rolled_back = sequence.memory.settle(len(sequence.committed) - 1)
-        sequence.counts.add_round(outcome.drafted, outcome.accepted, rolled_back=rolled_back)
+    def _settle(self, sequences: Series[Sequence]) -> None:
+        """Take each memory back over what was not committed; the rest becomes pending."""
+        for sequence in sequences:
+            sequence.memory.settle(len(sequence.committed) - 1)

@@ -137,9 +137,10 @@ def survivors(logits: Logits, sampling: Sampling, tolerance: float) -> Candidate
     min_logit = top + math.log(sampling.min_p) if sampling.min_p > 0 else -math.inf
 
     least = min_logit - slack
+    best = logits
     if top_k < vocabulary:
-        kth = float(np.partition(logits, vocabulary - top_k)[vocabulary - top_k])
-        least = max(least, kth - slack)
+        best = np.partition(logits, vocabulary - top_k)[vocabulary - top_k :]
+        least = max(least, float(best[0]) - slack)
     tokens = np.flatnonzero(logits >= least)
     if sampling.top_p == 1 and top_k == vocabulary:
         values = logits[tokens].astype(np.float64)
@@ -156,32 +157,46 @@ def survivors(logits: Logits, sampling: Sampling, tolerance: float) -> Candidate
         sure &= values > values[top_k] + slack
     possible = np.ones_like(kept)
     if sampling.top_p < 1:
-        above = _mass_above(values, logits, top_k, min_logit)
+        above = _mass_above(values, best)
         kept &= above < sampling.top_p
-        possible &= _moved(above, -slack) < sampling.top_p
-        sure &= _moved(above, slack) < sampling.top_p
+        first, last = _ranks(values, slack)
+        possible &= _moved(above, -slack)[first] < sampling.top_p
+        sure &= _moved(above, slack)[last] < sampling.top_p
     kept &= values >= min_logit
     sure &= values >= min_logit + slack
     kept[0] = possible[0] = True
     return Candidates(tokens[possible], values[possible], kept[possible], sure[possible])
 
 
-def _mass_above(
-    values: NDArray[np.float64], logits: Logits, top_k: int, min_logit: float
-) -> NDArray[np.float64]:
+def _mass_above(values: NDArray[np.float64], best: Logits) -> NDArray[np.float64]:
     """Probability mass in front of each rank, after top-k and before min-p.
 
-    Without top-k the mass includes tokens below min-p's threshold, which are no candidates.
+    Args:
+        values: the candidates' logits, in falling order.
+        best: all logits that top-k leaves, in any order. Those below min-p's threshold are no
+            candidates, but top-p comes first and counts them in its total.
     """
     weights = np.exp(values - values[0])
-    weights[top_k:] = 0.0
+    weights[len(best) :] = 0.0
     total = weights.sum()
-    if top_k == logits.shape[0] and min_logit > -math.inf:
-        total = np.exp(logits.astype(np.float64) - values[0]).sum()
+    if len(values) < len(best):
+        total = np.exp(best.astype(np.float64) - values[0]).sum()
     mass: NDArray[np.float64] = (np.cumsum(weights) - weights) / total
-    # A token just outside top-k would take the last rank, not stand behind all the mass.
-    capped: NDArray[np.float64] = np.minimum(mass, mass[min(top_k, len(mass)) - 1])
-    return capped
+    return mass
+
+
+def _ranks(
+    values: NDArray[np.float64], slack: float
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """The first and the last rank that each value can take if differences move by `slack`.
+
+    Args:
+        values: in falling order.
+        slack: how far the difference of two values may move.
+    """
+    first = np.searchsorted(-values, -(values + slack), side="left")
+    last = np.searchsorted(-values, -(values - slack), side="right") - 1
+    return first, last
 
 
 def _moved(mass: NDArray[np.float64], shift: float) -> NDArray[np.float64]:

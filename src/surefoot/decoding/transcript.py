@@ -22,12 +22,18 @@ class Transcript:
         self.stopped = False
 
     def append(self, piece: bytes) -> None:
-        """Add one token's text, looking for a stop string that it completes."""
+        """Add one token's text, looking for a stop string that it completes.
+
+        Of several the one that ends first counts, so that it makes no difference how the text was
+        cut into tokens.
+        """
         seen = max(0, len(self._text) - self._longest + 1)
         self._text += piece
-        found = [at for stop in self._stops if (at := self._text.find(stop, seen)) >= 0]
+        found = [
+            (at + len(stop), at) for stop in self._stops if (at := self._text.find(stop, seen)) >= 0
+        ]
         if found:
-            del self._text[min(found) :]
+            del self._text[min(found)[1] :]
             self.stopped = True
 
     @property
