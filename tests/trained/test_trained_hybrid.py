@@ -37,7 +37,7 @@ def test_800_greedy_tokens_with_100_partial_acceptances_are_the_oracles(
 ) -> None:
     sampling = Sampling(temperature=0.0)
     plain = generate(trained, CODE, sampling, 800)
-    drafter = MostlyRight(plain.tokens, seed=7)
+    drafter = MostlyRight(plain.tokens, seed=7, wrong=0.9)
     speculative = generate(trained, CODE, sampling, 800, drafter)
     assert speculative.summary.passes == speculative.summary.counts.rounds
     assert drafter.partial >= 100
