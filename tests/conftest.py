@@ -14,7 +14,7 @@ FAMILY_FILES = Path(__file__).parent / ".models"
 
 @pytest.fixture(scope="module")
 def trained() -> Iterator[LibllamaRuntime]:
-    """The embedded hybrid with one slot, and no more than one thread to be quick at small widths."""
+    """The embedded hybrid with one slot; one thread is quickest at small widths."""
     runtime = load(LoadSettings(path=models.TARGET, slots=1, context_length=2048, threads=1))
     yield runtime
     runtime.close()

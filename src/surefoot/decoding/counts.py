@@ -14,6 +14,7 @@ class Counts:
         drafted_by_position: rounds whose draft reached position i, counted from 0.
         accepted_by_position: rounds whose draft was accepted at position i.
         rollbacks: rounds after which the memory had to undo tokens.
+        drafter_errors: times that a drafter failed; it costs drafts, not text.
         near_tie_positions: where tokens were committed that logit noise might have made others.
     """
 
@@ -23,6 +24,7 @@ class Counts:
     drafted_by_position: list[int] = field(default_factory=list)
     accepted_by_position: list[int] = field(default_factory=list)
     rollbacks: int = 0
+    drafter_errors: int = 0
     near_tie_positions: list[int] = field(default_factory=list)
 
     def add_round(self, drafted: int, accepted: int, *, rolled_back: bool) -> None:

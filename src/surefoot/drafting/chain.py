@@ -3,20 +3,21 @@
 from collections.abc import Sequence as Series
 
 from surefoot.decoding import NO_DRAFT, Draft, Drafter, Sequence
+from surefoot.drafting.guarded import Guarded
 
 
 class Chain:
     """Asks each drafter for the sequences that those before it had nothing for.
 
     llama-server goes by a fixed order of its own (n-gram kinds before draft models), whatever
-    the order in `--spec-type`; here the user's order counts.
+    the order in `--spec-type`; here the user's order counts. One that fails has nothing to say.
 
     Args:
         drafters: with different names, the first to be asked first.
     """
 
     def __init__(self, drafters: Series[Drafter]) -> None:
-        self._drafters = {drafter.name: drafter for drafter in drafters}
+        self._drafters = {drafter.name: Guarded(drafter) for drafter in drafters}
 
     @property
     def name(self) -> str:

@@ -51,8 +51,8 @@ class Slot:
 
     def discard(self, clock: int) -> None:
         """Give the slot back and forget what its memory holds: it was cancelled or has failed."""
-        self.memory.clear()
         self.release(clock, history=[])
+        self.memory.clear()
 
 
 def common_prefix(first: list[int], second: tuple[int, ...]) -> int:

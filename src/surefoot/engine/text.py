@@ -29,6 +29,7 @@ class TextStream:
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
         self._read = 0
         self._end = 0
+        self._drafted = False
         self._tokens: deque[tuple[int, bool]] = deque()
         """Where in the text each unread token ends, in bytes, and whether it was drafted."""
 
@@ -48,14 +49,13 @@ class TextStream:
         """
         settled = self._transcript.settled(self._read, final=final)
         spans = []
-        drafted = False
         while settled:
-            end, drafted = self._tokens[0]
+            end, self._drafted = self._tokens[0]
             chunk, settled = settled[: end - self._read], settled[end - self._read :]
             self._read += len(chunk)
-            spans.append(Span(self._decoder.decode(chunk), drafted))
+            spans.append(Span(self._decoder.decode(chunk), self._drafted))
             if self._read == end:
                 self._tokens.popleft()
         if final:
-            spans.append(Span(self._decoder.decode(b"", final=True), drafted))
+            spans.append(Span(self._decoder.decode(b"", final=True), self._drafted))
         return [span for span in spans if span.text]

@@ -1,8 +1,8 @@
 """How libllama cuts a pass into graph runs.
 
-Follows the rules of `llama_batch_allocr::split_equal` and its callers in llama-memory-*.cpp (release
-v0.5.0, inside llama-cpp-python 0.3.36), which nothing in the public API tells. It decides no
-token; it counts runs, and says which sequences' snapshots outlive the pass.
+Follows the rules of `llama_batch_allocr::split_equal` and its callers in llama-memory-*.cpp
+(release v0.5.0, inside llama-cpp-python 0.3.36), which nothing in the public API tells. It decides
+no token; it counts runs, and says which sequences' snapshots outlive the pass.
 """
 
 from collections.abc import Mapping
