@@ -8,6 +8,8 @@ small machine; pip keeps the result. CMAKE_ARGS picks the backend, for example
 CMAKE_ARGS="-DGGML_CUDA=on"; the default is a portable CPU build.
 """
 
+from __future__ import annotations
+
 import argparse
 import hashlib
 import os
@@ -41,7 +43,7 @@ def main() -> None:
 
 
 def require_python() -> None:
-    if sys.version_info < (3, 11):
+    if sys.version_info < (3, 11):  # noqa: UP036 - this very check is for older ones
         found = ".".join(map(str, sys.version_info[:3]))
         sys.exit(f"setup: surefoot needs Python 3.11 or newer, and this is {found}")
 
@@ -93,7 +95,7 @@ class Progress:
         self.shown = 0.0
         self.live = sys.stdout.isatty()
 
-    def follow(self, process: "subprocess.Popen[str]") -> list[str]:
+    def follow(self, process: subprocess.Popen[str]) -> list[str]:
         """Show a process's progress to its end; returns what it printed."""
         lines: list[str] = []
         assert process.stdout is not None

@@ -4,6 +4,7 @@ import argparse
 import os
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 
 from surefoot import __version__
 from surefoot.commands import bench, run, serve
@@ -15,8 +16,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run `surefoot` and return its exit code: 0, 1 for an error, 2 for a usage error."""
     options = parser().parse_args(arguments)
     set_up_logging(options)
-    for stream in (sys.stdout, sys.stderr):
-        stream.reconfigure(errors="replace")  # type: ignore[union-attr]
+    _prepare_streams()
     try:
         code: int = options.function(options)
     except InvalidParameterError as error:
@@ -27,11 +27,22 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 1
     except KeyboardInterrupt:
         return 130
-    except BrokenPipeError:
-        # Whoever read the text has gone; keep the interpreter from flushing to it at exit.
+    except OSError as error:
+        # The text can't be written: the disk is full, or whoever read it has gone, which is no
+        # news to anybody. Keep the interpreter from trying again at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        if not isinstance(error, BrokenPipeError):
+            print(f"surefoot: error: {error}", file=sys.stderr)
         return 1
     return code
+
+
+def _prepare_streams() -> None:
+    """Print what the terminal's encoding lacks as '?', and nothing to streams that are closed."""
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:
+            setattr(sys, name, Path(os.devnull).open("w"))  # noqa: SIM115 - open to the end
+        getattr(sys, name).reconfigure(errors="replace")
 
 
 def parser() -> argparse.ArgumentParser:

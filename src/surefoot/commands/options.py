@@ -75,6 +75,8 @@ def load_settings(options: argparse.Namespace, slots: int, longest_draft: int) -
     """
     if slots < 1:
         raise InvalidParameterError("--parallel", f"must be at least 1, and is {slots}")
+    if options.batch_size < slots:
+        raise InvalidParameterError("--batch-size", f"must have room for each of {slots} slots")
     context = options.ctx_size
     if context:
         context //= slots

@@ -167,8 +167,18 @@ class SnapshotMemory(ForkedMemory):
             self.length = length
             self._just_cut = True
         else:
-            super()._go_back(super().reach(length))
+            self._go_back_to_fork(super().reach(length))
         self._last_pass = 0
+
+    def _go_back_to_fork(self, length: int) -> None:
+        if self._just_cut and length > 0:
+            # It can't take part in a fork, unless it holds nothing.
+            self._target.drop(self.id)
+            self._target.fork(self._spare, self.id, 0, length)
+            self.length = length
+            self._just_cut = False
+        else:
+            super()._go_back(length)
 
     def _has_snapshot(self, length: int) -> bool:
         undone = self.length - length

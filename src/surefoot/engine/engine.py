@@ -10,16 +10,19 @@ from collections import deque
 from collections.abc import Callable
 
 from surefoot.decoding import (
+    MAX_PENDING,
     DecodeError,
     Drafter,
     Ending,
     RollbackRefusedError,
     Round,
     Sequence,
+    SurefootError,
     Transcript,
     absorb,
     memory_for,
 )
+from surefoot.drafting.guarded import Guarded
 from surefoot.engine.generation import Delta, Generation, GenerationState
 from surefoot.engine.request import PromptTooLongError, Request
 from surefoot.engine.slot import Slot
@@ -42,16 +45,18 @@ class Engine:
 
     Args:
         runtime: the loaded model; the engine does not close it.
-        drafter: proposes drafts; None for plain decoding.
-        max_draft: most draft tokens a round, for any request.
+        drafter: proposes drafts; None for plain decoding. If it fails for a request, that request
+            goes on without it.
+        max_draft: most draft tokens a round, for any request; fewer if passes have no room.
     """
 
     def __init__(
         self, runtime: Runtime, drafter: Drafter | None = None, max_draft: int = 16
     ) -> None:
         self.runtime = runtime
-        self.drafter = drafter
-        self.max_draft = max_draft if drafter is not None else 0
+        self.drafter = None if drafter is None else Guarded(drafter)
+        self._share = runtime.batch_size // runtime.slots
+        self.max_draft = 0 if drafter is None else self._with_room(max_draft)
         self.slots = [
             Slot(memory_for(runtime, sequence_id, spare_id=runtime.slots + sequence_id))
             for sequence_id in range(runtime.slots)
@@ -59,8 +64,21 @@ class Engine:
         self.waiting: deque[Generation] = deque()
         self.rounds = 0
         """Rounds played since the start, each one forward pass for all running generations."""
-        self._round = Round(runtime, drafter)
+        self._round = Round(runtime, self.drafter)
         self._clock = 0
+
+    def _with_room(self, max_draft: int) -> int:
+        """So many draft tokens, or as many as fit into a slot's share of a pass at any time."""
+        most = max(0, self._share - MAX_PENDING)
+        if max_draft > most:
+            log.warning(
+                "drafts are cut to %d tokens: a pass of %d tokens has no room for longer ones in "
+                "%d slots",
+                most,
+                self.runtime.batch_size,
+                self.runtime.slots,
+            )
+        return min(max_draft, most)
 
     def submit(self, request: Request, listener: Callable[[Delta], None]) -> Generation:
         """Queue a request.
@@ -141,7 +159,7 @@ class Engine:
     def _admit(self) -> None:
         """Put waiting generations into idle slots, each where most of its prompt is known."""
         while self.waiting and (idle := [s for s in self.slots if s.generation is None]):
-            generation = self.waiting.popleft()
+            generation = self.waiting[0]
             prompt = generation.request.prompt
             slot = max(idle, key=lambda s: (s.reusable(prompt), -s.last_used))
             generation.summary.cached_tokens = slot.rewind(prompt)
@@ -152,6 +170,7 @@ class Engine:
             slot.prefilling = True
             slot.entered = time.perf_counter()
             slot.failures = 0
+            self.waiting.popleft()
 
     def _sequence(self, generation: Generation, slot: Slot) -> Sequence:
         request, tokenizer = generation.request, self.runtime.tokenizer
@@ -191,49 +210,69 @@ class Engine:
             )
         except DecodeError as error:
             self._recover([slot], error)
+            self._blame([slot], error)
             return
         generation.summary.prefill_seconds += time.perf_counter() - started
         generation.summary.prefilled_tokens += absorbed
         slot.prefilling = len(sequence.pending) > 1
 
     def _play(self) -> None:
-        """One round for all generations whose prompt is absorbed."""
-        slots = [slot for slot in self._busy() if not slot.prefilling]
-        if not slots:
-            return
+        """One round for all generations whose prompt is absorbed.
+
+        One whose last pass failed plays by itself until it commits, lest it take others along.
+        """
+        ready = [slot for slot in self._busy() if not slot.prefilling]
+        if together := [slot for slot in ready if not slot.failures]:
+            self._play_round(together)
+        for slot in ready:
+            if slot.failures:
+                self._play_round([slot])
+
+    def _play_round(self, slots: list[Slot]) -> None:
+        sequences = [_running(slot)[1] for slot in slots]
+        before = [(sequence.counts.rounds, sequence.counts.accepted) for sequence in sequences]
         started, passes = time.perf_counter(), self.runtime.passes
         try:
-            outcomes = self._round.play([_running(slot)[1] for slot in slots])
+            self._round.play(sequences)
         except (DecodeError, RollbackRefusedError) as error:
             self._recover(slots, error)
-            return
+            if isinstance(error, RollbackRefusedError):
+                # What was refused once may be refused again, and plain decoding needs no way back.
+                for sequence in sequences:
+                    sequence.max_draft = 0
+            if sequences[0].counts.rounds == before[0][0]:
+                self._blame(slots, error)
+                return
         now = time.perf_counter()
         self.rounds += 1
-        for slot, outcome in zip(slots, outcomes, strict=True):
+        for slot, (_, accepted) in zip(slots, before, strict=True):
             generation, sequence = _running(slot)
-            summary = generation.summary
+            summary, counts = generation.summary, generation.summary.counts
             summary.decode_seconds += now - started
             summary.passes += self.runtime.passes - passes
-            if summary.counts.rounds == 1:
+            if counts.rounds == 1:
                 summary.first_token_seconds = now - slot.entered
             slot.failures = 0
             if sequence.finish is not None:
-                self._leave(slot, GenerationState.FINISHED, outcome.accepted)
-            else:
-                generation.tell(outcome.accepted)
+                self._leave(slot, GenerationState.FINISHED, counts.accepted - accepted)
+                continue
+            # More than a round has room for is absorbed like a prompt.
+            slot.prefilling = len(sequence.pending) > self._share
+            generation.tell(counts.accepted - accepted)
 
-    def _recover(self, slots: list[Slot], error: Exception) -> None:
+    def _recover(self, slots: list[Slot], error: SurefootError) -> None:
         """Forget memories that a failed pass left unknown; the journals stand."""
         log.warning("%s; absorbing %d sequence(s) again from their tokens", error, len(slots))
         for slot in slots:
-            generation, sequence = _running(slot)
             slot.memory.clear()
-            slot.prefilling = True
+            slot.prefilling = len(_running(slot)[1].pending) > 1
+            _running(slot)[0].summary.recoveries += 1
+
+    def _blame(self, slots: list[Slot], error: SurefootError) -> None:
+        """Count a pass that failed and committed nothing; give up who has had too many."""
+        for slot in slots:
             slot.failures += 1
-            generation.summary.recoveries += 1
-            if sequence.finish is not None:
-                self._leave(slot, GenerationState.FINISHED)
-            elif slot.failures > FAILURES_ALLOWED:
+            if slot.failures > FAILURES_ALLOWED:
                 self._fail(slot, f"{error} ({slot.failures} times in a row)")
 
     # Ends

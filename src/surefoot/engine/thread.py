@@ -19,7 +19,8 @@ class EngineStoppedError(SurefootError):
 class EngineThread:
     """Steps an engine while there is work, and sleeps without polling while there is none.
 
-    Listeners are called from the engine's thread and must not block.
+    Listeners are called from the engine's thread and must not block. One that raises has its
+    generation cancelled.
 
     Args:
         engine: used by this thread alone from `start` on.
@@ -54,7 +55,15 @@ class EngineThread:
             PromptTooLongError: the prompt leaves no room for an answer.
             EngineStoppedError: `stop` has been called.
         """
-        generation = self.engine.accept(request, listener)
+
+        def tell(delta: Delta) -> None:
+            try:
+                listener(delta)
+            except Exception:
+                log.exception("a listener failed; its generation is cancelled")
+                generation.cancelled = True
+
+        generation = self.engine.accept(request, tell)
         with self._wake:
             if self._stopping:
                 raise EngineStoppedError("the server is shutting down")
@@ -69,12 +78,14 @@ class EngineThread:
             self._wake.notify()
 
     def stop(self) -> None:
-        """Fail what is running, and wait for the thread to end."""
+        """Fail what is running and waiting, and wait for the thread to end."""
         with self._wake:
             self._stopping = True
             self._wake.notify()
         if self._thread.is_alive():
             self._thread.join()
+        else:
+            self._run()  # it never did, and whoever has submitted must be told
 
     def _run(self) -> None:
         while self._take_arrivals():
