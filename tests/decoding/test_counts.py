@@ -65,6 +65,8 @@ def test_counts_add_up(kind: str, seed: int, depth: int, most: int) -> None:
     assert sequence.counts.drafted == sum(outcome.drafted for outcome in outcomes)
     assert sequence.counts.accepted == sum(outcome.accepted for outcome in outcomes)
     assert sequence.generated == sum(len(outcome.tokens) for outcome in outcomes)
+    unused = [outcome for outcome in outcomes if len(outcome.tokens) <= outcome.drafted]
+    assert sequence.counts.rollbacks == len(unused)
     bonus_missed = outcomes[-1].accepted == len(outcomes[-1].tokens)
     expected = sequence.counts.accepted + sequence.counts.rounds - bonus_missed
     assert sequence.generated == expected

@@ -117,15 +117,21 @@ def test_a_choice_is_the_best_of_what_is_kept(row: Row, sampling: Sampling, posi
         assert choose(row, sampling, position, 0.0).token == expected[best]
 
 
-def shaken(row: Row, tolerance: float, shakes: int, seed: int) -> list[Row]:
-    """The row with each logit moved by at most the tolerance, corners of that box included."""
+def shaken(row: Row, chosen: int, tolerance: float, seed: int) -> list[Row]:
+    """The row with each logit moved by at most the tolerance.
+
+    Each token in turn is raised against all others, or against the chosen one; beside that, random
+    corners of the box and points inside it.
+    """
     draws = np.random.default_rng(seed)
-    reach = np.float32(tolerance * 0.999)
-    shape = (shakes, len(row))
-    corners = draws.choice([-1.0, 1.0], shape)
-    inside = draws.uniform(-1, 1, shape)
-    moves = np.where(draws.random((shakes, 1)) < 0.7, corners, inside).astype(np.float32)
-    return [*(row + moves * reach)]
+    size = len(row)
+    against_all = 2 * np.eye(size) - 1
+    against_chosen = np.eye(size)
+    against_chosen[:, chosen] = -1
+    corners = draws.choice([-1.0, 1.0], (12, size))
+    inside = draws.uniform(-1, 1, (4, size))
+    moves = np.concatenate([against_all, -against_all, against_chosen, corners, inside])
+    return [*(row + moves.astype(np.float32) * np.float32(tolerance * 0.999))]
 
 
 @settings(max_examples=300)
@@ -142,7 +148,7 @@ def test_a_choice_that_is_no_near_tie_stands_however_the_logits_move(
     choice = choose(row, sampling, position, tolerance)
     if choice.near_tie:
         return
-    for moved in shaken(row, tolerance, 24, seed):
+    for moved in shaken(row, choice.token, tolerance, seed):
         assert choose(moved, sampling, position, 0.0).token == choice.token
 
 
@@ -155,6 +161,20 @@ def test_two_tokens_that_share_the_top_are_a_near_tie_under_top_p() -> None:
     assert choice.near_tie
     moved = np.array([1.0, 1.0 + 1e-6, -10.0], dtype=np.float32)
     assert choose(moved, sampling, 0, tolerance=0.0).token == 1
+
+
+def test_a_token_that_may_take_a_kept_ones_place_is_a_rival() -> None:
+    """Of two tokens that are alike top-p keeps one, and the other has the better noise."""
+    row = np.array([1.0, 0.5, 0.5 - 1e-6, -10.0], dtype=np.float32)
+    swapped = row[[0, 2, 1, 3]]
+    found = 0
+    for seed in range(300):
+        sampling = Sampling(seed=seed, temperature=1.0, top_k=0, top_p=0.6, min_p=0.0)
+        choice = choose(row, sampling, 0, tolerance=1e-3)
+        if choose(swapped, sampling, 0, tolerance=0.0).token != choice.token:
+            assert choice.near_tie
+            found += choice.token == 0
+    assert found > 10
 
 
 def test_clear_choices_are_not_called_near_ties() -> None:

@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from surefoot.decoding import Feed, RollbackRefusedError, Round, Sequence, memory_for
+from surefoot.decoding.memory import ForkedMemory
 from surefoot.drafting.scripted import ScriptedDrafter
 from surefoot.runtime.simulated import SimulatedRuntime
 from tests.support.kinds import KINDS, simulated
@@ -148,6 +149,28 @@ def test_the_convolution_buffer_goes_back_with_the_rest(kind: str) -> None:
         convolution = (state[1] if kind.startswith("hybrid") else state)[2]
         assert list(convolution) == sequence.committed[: sequence.state_len][-2:]
     assert partial >= 8
+
+
+@pytest.mark.parametrize("kind", ["recurrent", "hybrid", "recurrent-snapshots"])
+def test_the_spare_holds_all_that_was_absorbed_up_to_the_fork(kind: str) -> None:
+    """Not only what a roll-back happens to need of it."""
+    oracle = Oracle(kind, vocabulary_size=VOCABULARY)
+    text = [*PROMPT, *oracle.text(PROMPT, 80)]
+    runtime = simulated(kind, vocabulary_size=VOCABULARY)
+    sequence = begin(runtime, PROMPT)
+    memory = sequence.memory
+    assert isinstance(memory, ForkedMemory)
+    rights = iter([6, 2, 6, 0, 6, 6, 5, 6])
+    round_ = Round(
+        runtime,
+        FunctionDrafter(lambda s, _: draft_of(text, len(s.committed), 6, right=next(rights))),
+    )
+    lengths = set()
+    for _ in range(8):
+        round_.play([sequence])
+        assert runtime.state(1) == oracle.state(sequence.committed[: memory.fork_length])
+        lengths.add(memory.fork_length)
+    assert len(lengths) >= 4
 
 
 # Cases A6 and A7: roll-backs beyond what a snapshot holds.
