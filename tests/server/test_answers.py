@@ -118,13 +118,13 @@ def test_the_stop_string_is_left_out(server: Running) -> None:
     }
 
 
-@pytest.mark.parametrize("limit", [None, -1])
+@pytest.mark.parametrize("limit", [{}, {"max_tokens": None}, {"n_predict": -1}], ids=str)
 def test_without_a_limit_the_answer_may_fill_the_context(
-    server: Running, limit: int | None
+    server: Running, limit: dict[str, int | None]
 ) -> None:
     ends = set()
     for seed in range(8):
-        answer = server.answer("completions", prompt="o", seed=seed, max_tokens=limit)
+        answer = server.answer("completions", prompt="o", seed=seed, **limit)
         end = answer["choices"][0]["finish_reason"]
         full = answer["usage"]["total_tokens"] == CONTEXT
         assert end == ("length" if full else "stop")

@@ -5,11 +5,9 @@ from concurrent.futures import ThreadPoolExecutor
 import httpx
 import pytest
 
-from surefoot.decoding import Sequence
 from surefoot.runtime.simulated import SimulatedRuntime
 from tests.server.gate import Gate
 from tests.server.running import Running, events
-from tests.support.planned_drafters import FunctionDrafter
 
 JSON = {"content-type": "application/json"}
 
@@ -136,12 +134,12 @@ def test_an_internal_error_gives_nothing_away_and_the_next_request_is_served(
 ) -> None:
     failing = True
 
-    def draft(sequence: Sequence, most: int) -> list[int]:  # noqa: ARG001
+    def broken(_tokens: int) -> float:
         if failing:
             raise RuntimeError("a secret path")
-        return []
+        return 0.0
 
-    with Running(SimulatedRuntime(vocabulary_size=512), FunctionDrafter(draft)) as server:
+    with Running(SimulatedRuntime(vocabulary_size=512, decode_seconds=broken)) as server:
         request = {"prompt": "a", "max_tokens": 3}
         message = error_of(server.post("completions", request), 500, "server_error")
         assert message == "internal error; see the server's log"

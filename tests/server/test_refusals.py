@@ -33,6 +33,7 @@ WRONG = [
     ("seed", -2),
     ("seed", 2**64),
     ("max_tokens", 0),
+    ("max_tokens", -1),
     ("max_tokens", -2),
     ("max_tokens", "many"),
     ("max_tokens", 1.5),

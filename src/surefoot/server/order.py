@@ -94,7 +94,7 @@ def _sampling(service: Service, body: GenerationBody) -> Sampling:
 def _max_tokens(service: Service, body: GenerationBody) -> int | None:
     for name, limit in body.limits.items():
         if limit < 1:
-            raise invalid(name, f"must be at least 1, or -1 for no limit, and is {limit}")
+            raise invalid(name, f"must be at least 1, and is {limit}; leave it out for no limit")
     return min(body.limits.values(), default=service.max_tokens)
 
 
