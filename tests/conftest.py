@@ -4,12 +4,19 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from llama_cpp import _utils
 
 from surefoot import models
 from surefoot.runtime.libllama import LibllamaRuntime, LoadSettings, load
 
 FAMILY_FILES = Path(__file__).parent / ".models"
 """Random-weight files are drawn once into this folder, which git ignores."""
+
+
+def pytest_unconfigure() -> None:
+    """Close what llama-cpp-python leaves open, lest Python complain behind pytest's last line."""
+    for file in (_utils.outnull_file, _utils.errnull_file):
+        file.close()
 
 
 @pytest.fixture(scope="module")

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from surefoot.decoding.draft import NO_DRAFT, Draft, Drafter
+from surefoot.decoding.errors import RollbackRefusedError
 from surefoot.decoding.sequence import Sequence
 from surefoot.decoding.target import Feed, Target
 from surefoot.decoding.verification import Verdict, verify
@@ -58,8 +59,9 @@ class Round:
 
         Raises:
             DecodeError: the pass failed. Nothing was committed by it.
-            RollbackRefusedError: a memory did not go back. All that the pass decided is committed
-                all the same; the memory of every sequence in it must be taken as unknown.
+            RollbackRefusedError: a memory did not go back. If that was in settling, all that the
+                pass decided is committed, and memories that are not `settled` are unknown; if it
+                was before, nothing is committed.
         """
         drafts = self._draft(sequences)
         self._fork(sequences, drafts)
@@ -145,5 +147,11 @@ class Round:
 
     def _settle(self, sequences: Series[Sequence]) -> None:
         """Take each memory back over what was not committed; the rest becomes pending."""
+        refusals = []
         for sequence in sequences:
-            sequence.memory.settle(len(sequence.committed) - 1)
+            try:
+                sequence.memory.settle(len(sequence.committed) - 1)
+            except RollbackRefusedError as error:
+                refusals.append(error)
+        if refusals:
+            raise refusals[0]

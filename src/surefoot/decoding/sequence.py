@@ -53,6 +53,11 @@ class Sequence:
         return self.committed[self.memory.length :]
 
     @property
+    def settled(self) -> bool:
+        """Whether the memory holds committed tokens only, as it should between rounds."""
+        return self.memory.length < len(self.committed)
+
+    @property
     def generated(self) -> int:
         """How many tokens have been generated."""
         return len(self.committed) - self.prompt_length

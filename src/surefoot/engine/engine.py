@@ -222,11 +222,11 @@ class Engine:
         One whose last pass failed plays by itself until it commits, lest it take others along.
         """
         ready = [slot for slot in self._busy() if not slot.prefilling]
-        if together := [slot for slot in ready if not slot.failures]:
-            self._play_round(together)
-        for slot in ready:
-            if slot.failures:
-                self._play_round([slot])
+        together = [slot for slot in ready if not slot.failures]
+        suspects = [slot for slot in ready if slot.failures]
+        for slots in (together, *([slot] for slot in suspects)):
+            if slots:
+                self._play_round(slots)
 
     def _play_round(self, slots: list[Slot]) -> None:
         sequences = [_running(slot)[1] for slot in slots]
@@ -234,14 +234,19 @@ class Engine:
         started, passes = time.perf_counter(), self.runtime.passes
         try:
             self._round.play(sequences)
-        except (DecodeError, RollbackRefusedError) as error:
+        except DecodeError as error:
             self._recover(slots, error)
-            if isinstance(error, RollbackRefusedError):
-                # What was refused once may be refused again, and plain decoding needs no way back.
-                for sequence in sequences:
-                    sequence.max_draft = 0
-            if sequences[0].counts.rounds == before[0][0]:
-                self._blame(slots, error)
+            self._blame(slots, error)
+            return
+        except RollbackRefusedError as error:
+            committed = sequences[0].counts.rounds > before[0][0]
+            lost = [slot for slot in slots if not (committed and _running(slot)[1].settled)]
+            for slot in lost:
+                # What was refused may be refused again, and plain decoding needs no way back.
+                _running(slot)[1].max_draft = 0
+            self._recover(lost, error)
+            if not committed:
+                self._blame(lost, error)
                 return
         now = time.perf_counter()
         self.rounds += 1
