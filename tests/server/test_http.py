@@ -112,16 +112,17 @@ def test_the_openapi_page_describes_the_fields(server: Running) -> None:
 
 
 def test_a_generation_that_keeps_failing_is_a_500_or_an_event_in_the_stream() -> None:
-    runtime = SimulatedRuntime(vocabulary_size=512, fail_decode=lambda call: call % 12 > 5)
-    with Running(runtime) as server:
-        response = server.post("completions", {"prompt": [1], "max_tokens": 50})
+    body = {"prompt": [300], "temperature": 0, "max_tokens": 50}
+
+    def failing_runtime() -> SimulatedRuntime:
+        return SimulatedRuntime(vocabulary_size=512, end_rate=0, fail_decode=lambda n: n > 5)
+
+    with Running(failing_runtime()) as server:
+        response = server.post("completions", body)
         assert "failed, as planned (3 times in a row)" in error_of(response, 500, "server_error")
-    runtime = SimulatedRuntime(vocabulary_size=512, fail_decode=lambda call: call > 5)
     with (
-        Running(runtime) as server,
-        server.client.stream(
-            "POST", "/v1/completions", json={"prompt": [1], "stream": True, "max_tokens": 50}
-        ) as response,
+        Running(failing_runtime()) as server,
+        server.client.stream("POST", "/v1/completions", json={**body, "stream": True}) as response,
     ):
         *chunks, last = list(events(response.iter_lines()))
     assert len(chunks) == 6
@@ -164,7 +165,7 @@ def test_a_generation_that_the_end_of_the_server_cuts_off_is_a_503() -> None:
     gate = Gate()
     runtime = SimulatedRuntime(vocabulary_size=512, decode_seconds=gate)
     with Running(runtime, gate=gate) as server, ThreadPoolExecutor(1) as threads:
-        response = threads.submit(server.post, "completions", {"prompt": [300]})
+        response = threads.submit(server.post, "completions", {"prompt": [300], "temperature": 0})
         gate.let(2)
         gate.open()
         server.thread.stop()
