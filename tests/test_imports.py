@@ -27,6 +27,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "server": ENGINE | {"ui"},
     "commands": ENGINE | {"ui", "bench", "server"},
     "cli": ENGINE | {"ui", "bench", "server", "commands"},
+    "__main__": {"cli"},
 }
 """For each folder (or module) right below `surefoot` the others that it may import. `models` is a
 folder of files with their paths; `commands` is what `cli` consists of. The root itself holds the

@@ -70,7 +70,7 @@ def install(python: Path, extra: str) -> None:
     environment.setdefault("CMAKE_ARGS", PORTABLE)
     if not any(shutil.which(name) for name in ("cc", "gcc", "clang")):
         print("setup: no C compiler found; if a build starts, install one (build-essential)")
-    print("setup: installing surefoot and compiling llama.cpp (the first time, some minutes)")
+    print("setup: installing; llama.cpp is compiled once, which takes some minutes")
     command = [str(python), "-m", "pip", "install", "-v", "--progress-bar", "off"]
     command += ["--disable-pip-version-check", "-e", f"{ROOT}{extra}"]
     process = subprocess.Popen(
@@ -111,12 +111,13 @@ class Progress:
             return
         self.shown = now
         seconds = int(now - self.started)
-        text = f"setup: {seconds // 60}:{seconds % 60:02d}  {what}"[:100]
+        width = shutil.get_terminal_size().columns - 1
+        text = f"setup: {seconds // 60}:{seconds % 60:02d}  {what}"[:width]
         print(f"\r\x1b[K{text}" if self.live else text, end="" if self.live else "\n", flush=True)
 
     def end(self) -> None:
         seconds = int(time.monotonic() - self.started)
-        print(f"{chr(13) if self.live else ''}setup: done in {seconds} s" + " " * 60)
+        print(f"{chr(13) + chr(27) + '[K' if self.live else ''}setup: done in {seconds} s")
 
 
 def describe(line: str) -> str:

@@ -7,17 +7,14 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from surefoot import __version__
-from surefoot.commands import bench, run, serve
-from surefoot.commands.options import set_up_logging
 from surefoot.decoding import InvalidParameterError, SurefootError
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run `surefoot` and return its exit code: 0, 1 for an error, 2 for a usage error."""
-    options = parser().parse_args(arguments)
-    set_up_logging(options)
     _prepare_streams()
     try:
+        options = parser().parse_args(arguments)
         code: int = options.function(options)
     except InvalidParameterError as error:
         print(f"surefoot: error: {error}", file=sys.stderr)
@@ -46,7 +43,14 @@ def _prepare_streams() -> None:
 
 
 def parser() -> argparse.ArgumentParser:
-    """The parser with all subcommands."""
+    """The parser with all subcommands.
+
+    Raises:
+        ModelLoadError: libllama can't be loaded.
+    """
+    # Here, so that a Ctrl-C or a missing library while all of it loads is no traceback.
+    from surefoot.commands import bench, run, serve
+
     top = argparse.ArgumentParser(
         prog="surefoot",
         description="Run GGUF models with speculative decoding that never loses its footing.",

@@ -2,11 +2,12 @@
 
 import argparse
 import sys
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
 import orjson
+from rich.box import SIMPLE
 from rich.console import Console
 from rich.table import Table
 
@@ -26,6 +27,9 @@ from surefoot.drafting.base import make_drafter
 from surefoot.drafting.options import add_speculation_arguments, speculation_settings
 from surefoot.engine import Engine
 from surefoot.runtime.libllama import LoadSettings, load
+
+ROLLBACK_CONTEXTS = (1024, 8192)
+"""Tokens of context behind which a roll-back is measured."""
 
 
 def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
@@ -60,6 +64,7 @@ def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]"
 
 def run(options: argparse.Namespace) -> int:
     """Run the subcommand; returns the exit code."""
+    shared.set_up_logging(options)
     for name in ("n_predict", "repeats"):
         if getattr(options, name) < 1:
             raise InvalidParameterError(f"--{name.replace('_', '-')}", "must be at least 1")
@@ -122,15 +127,21 @@ def read_prompts(path: Path) -> list[Prompt]:
 def measure_overhead(options: argparse.Namespace) -> dict[str, Any]:
     """Measure Python's own time per round, and the cost of a roll-back."""
     own = [decoding_cost(size, n) for size in (8192, 151_936) for n in (1, 4)]
-    runtime = load(LoadSettings(options.model, context_length=256, slots=4))
+    settings = LoadSettings(
+        options.model,
+        context_length=256,
+        slots=4,
+        threads=options.threads,
+        gpu_layers=options.gpu_layers,
+    )
+    runtime = load(settings)
     try:
         own += [whole_round_cost(runtime, n) for n in (1, 4)]
     finally:
         runtime.close()
-    contexts = (1024, 8192)
-    runtime = load(LoadSettings(path=options.model, context_length=contexts[-1] + 512, slots=1))
+    runtime = load(replace(settings, context_length=max(ROLLBACK_CONTEXTS) + 512, slots=1))
     try:
-        costs = [rollback_cost(runtime, context) for context in contexts]
+        costs = [rollback_cost(runtime, context) for context in ROLLBACK_CONTEXTS]
     finally:
         runtime.close()
     return {"rounds": own, "rollbacks": costs}
@@ -144,22 +155,25 @@ def as_tables(result: dict[str, Any]) -> list[Table]:
 
 
 def _rows_table(model: str, table_rows: list[Row]) -> Table:
-    table = Table(title=f"{model}: speculative against plain decoding", title_justify="left")
-    for name in ("prompts", "drafter", "tokens/s", "plain", "ratio (range)", "accepted"):
-        table.add_column(name)
-    for name in ("tokens/pass", "first token", "equal / near tie / different"):
-        table.add_column(name)
+    """Speeds are in tokens a second; `=/~/x` counts pairs that are equal, part at a near tie, or
+    part elsewhere.
+    """
+    drafter = table_rows[0].drafter
+    title = f"{model}: {drafter} against plain decoding, tokens/s"
+    table = Table(title=title, title_justify="left", box=SIMPLE)
+    table.add_column("prompts")
+    for name in ("plain", "drafted", "ratio", "(range)", "accepted", "per pass", "=/~/x"):
+        table.add_column(name, justify="right")
     for row in table_rows:
         table.add_row(
             row.prompts,
-            row.drafter,
-            f"{row.tokens_per_s:.0f}",
             f"{row.plain_tokens_per_s:.0f}",
-            f"{row.ratio:.2f} ({row.ratio_min:.2f}-{row.ratio_max:.2f})",
+            f"{row.tokens_per_s:.0f}",
+            f"{row.ratio:.2f}",
+            f"{row.ratio_min:.2f}-{row.ratio_max:.2f}",
             "-" if row.acceptance is None else f"{row.acceptance:.0%}",
             f"{row.tokens_per_pass:.2f}",
-            f"{row.ttft_ms:.0f} ms",
-            " / ".join(str(count) for count in row.equal.values()),
+            "/".join(str(count) for count in row.equal.values()),
         )
     return table
 

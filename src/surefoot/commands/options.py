@@ -3,6 +3,8 @@
 import argparse
 import logging
 import secrets
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from surefoot import models
@@ -10,6 +12,14 @@ from surefoot.decoding import InvalidParameterError, Sampling
 from surefoot.runtime.libllama import LoadSettings
 
 DEFAULTS = Sampling()
+
+_NAMES = {
+    "temperature": "temp",
+    "context_length": "ctx-size",
+    "micro_batch_size": "ubatch-size",
+    "slots": "parallel",
+}
+"""Options whose parameter is called something else."""
 
 
 def add_model_arguments(parser: argparse.ArgumentParser) -> None:
@@ -59,7 +69,22 @@ def add_model_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _gpu_layers(text: str) -> int:
-    return 1 << 16 if text == "all" else int(text)
+    if text == "all":
+        return 1 << 16
+    try:
+        return int(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"must be a number or 'all', not {text!r}") from None
+
+
+@contextmanager
+def _as_options() -> Iterator[None]:
+    """Give parameters that are outside their range the names of the options they came from."""
+    try:
+        yield
+    except InvalidParameterError as error:
+        name = _NAMES.get(error.name, error.name)
+        raise InvalidParameterError(f"--{name.replace('_', '-')}", error.problem) from None
 
 
 def load_settings(options: argparse.Namespace, slots: int, longest_draft: int) -> LoadSettings:
@@ -84,17 +109,18 @@ def load_settings(options: argparse.Namespace, slots: int, longest_draft: int) -
             raise InvalidParameterError(
                 "--ctx-size", f"must be at least 32 tokens for each of {slots} slots"
             )
-    return LoadSettings(
-        path=options.model,
-        slots=slots,
-        context_length=context,
-        threads=options.threads,
-        gpu_layers=options.gpu_layers,
-        batch_size=options.batch_size,
-        micro_batch_size=min(options.ubatch_size, options.batch_size),
-        longest_draft=longest_draft,
-        snapshots=options.snapshots,
-    )
+    with _as_options():
+        return LoadSettings(
+            path=options.model,
+            slots=slots,
+            context_length=context,
+            threads=options.threads,
+            gpu_layers=options.gpu_layers,
+            batch_size=options.batch_size,
+            micro_batch_size=min(options.ubatch_size, options.batch_size),
+            longest_draft=longest_draft,
+            snapshots=options.snapshots,
+        )
 
 
 def add_sampling_arguments(parser: argparse.ArgumentParser, *, seed: bool = True) -> None:
@@ -147,13 +173,14 @@ def sampling(options: argparse.Namespace) -> Sampling:
         InvalidParameterError: a value is outside its range.
     """
     seed = getattr(options, "seed", -1)
-    return Sampling(
-        seed=secrets.randbits(32) if seed == -1 else seed,
-        temperature=options.temp,
-        top_k=options.top_k,
-        top_p=options.top_p,
-        min_p=options.min_p,
-    )
+    with _as_options():
+        return Sampling(
+            seed=secrets.randbits(32) if seed == -1 else seed,
+            temperature=options.temp,
+            top_k=options.top_k,
+            top_p=options.top_p,
+            min_p=options.min_p,
+        )
 
 
 def add_logging_arguments(parser: argparse.ArgumentParser, verbose_help: str) -> None:
@@ -168,7 +195,8 @@ def set_up_logging(options: argparse.Namespace) -> None:
     """
     asked = options.verbose - getattr(options, "log_from", 1) + 1
     level = {0: logging.WARNING, 1: logging.INFO}.get(max(asked, 0), logging.DEBUG)
-    logging.basicConfig(format="%(levelname)s %(name)s: %(message)s", level=level)
+    logging.basicConfig(format="%(asctime)s %(levelname)s %(name)s: %(message)s", level=level)
+    logging.getLogger("surefoot.requests").setLevel(min(level, logging.INFO))
     if level > logging.DEBUG:
         logging.getLogger("surefoot.libllama").setLevel(logging.CRITICAL)
         for name in ("asyncio", "httpx", "httpcore"):

@@ -63,6 +63,7 @@ def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]"
 
 def run(options: argparse.Namespace) -> int:
     """Run the subcommand; returns the exit code."""
+    shared.set_up_logging(options)
     prompt = read_prompt(options)
     sampling = shared.sampling(options)
     speculation = speculation_settings(options)
@@ -206,6 +207,7 @@ def as_json(engine: Engine, generation: Generation) -> dict[str, Any]:
         "accepted": counts.accepted,
         "drafted_by_position": counts.drafted_by_position,
         "accepted_by_position": counts.accepted_by_position,
+        "drafter_errors": counts.drafter_errors,
         "mean_length": counts.mean_length,
         "rollback": engine.runtime.rollback.kind,
         "rollbacks": counts.rollbacks,
@@ -232,7 +234,9 @@ def as_table(engine: Engine, generation: Generation) -> Table:
         f"({finish.cause if finish else generation.state.value})",
         "rounds": f"{counts.rounds}, {summary.passes} forward passes",
         "drafts": f"{engine.drafter.name if engine.drafter else 'none'}: {counts.drafted} drafted, "
-        f"{counts.accepted} accepted" + _percent(counts.acceptance),
+        f"{counts.accepted} accepted"
+        + _percent(counts.acceptance)
+        + _failures(counts.drafter_errors),
         "acceptance by position": _by_position(
             counts.accepted_by_position, counts.drafted_by_position
         ),
@@ -251,6 +255,10 @@ def as_table(engine: Engine, generation: Generation) -> Table:
 
 def _percent(share: float | None) -> str:
     return f" ({share:.0%})" if share is not None else ""
+
+
+def _failures(count: int) -> str:
+    return f", failed {count} times (the log says why)" if count else ""
 
 
 def _by_position(accepted: list[int], drafted: list[int]) -> str:

@@ -53,6 +53,7 @@ def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]"
 
 def run(options: argparse.Namespace) -> int:
     """Run the subcommand; returns the exit code."""
+    shared.set_up_logging(options)
     defaults = shared.sampling(options)
     speculation = speculation_settings(options)
     settings = shared.load_settings(options, options.parallel, longest_draft=speculation.n_max)

@@ -20,6 +20,7 @@ class InvalidParameterError(SurefootError, ValueError):
     def __init__(self, name: str, problem: str) -> None:
         super().__init__(f"{name}: {problem}")
         self.name = name
+        self.problem = problem
 
 
 class RollbackRefusedError(SurefootError):

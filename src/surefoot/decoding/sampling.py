@@ -57,6 +57,10 @@ class Sampling:
 
 GREEDY = Sampling(temperature=0.0)
 
+COLDEST = 1e-6
+"""Below that temperature the choice is the most likely token: dividing by it would overflow, and
+at that temperature no noise could change the choice but at a tie."""
+
 
 class Choice(NamedTuple):
     """What the target wants at one position.
@@ -82,7 +86,7 @@ def choose(logits: Logits, sampling: Sampling, position: int, tolerance: float) 
     Raises:
         DecodeError: the logits are not numbers.
     """
-    if sampling.temperature == 0:
+    if sampling.temperature < COLDEST:
         return _most_likely(logits, tolerance)
     return _sampled(logits, sampling, position, tolerance)
 

@@ -75,6 +75,17 @@ class Generation:
         self._listener = listener
         self._told = 0
 
+    def __str__(self) -> str:
+        """One line that says how it went."""
+        summary, counts = self.summary, self.summary.counts
+        end = self.finish.cause if self.finish else self.error or self.state.value
+        return (
+            f"request {self.id}: {summary.prompt_tokens} prompt tokens ({summary.cached_tokens} "
+            f"cached), {summary.generated_tokens} generated ({end}), {counts.rounds} rounds, "
+            f"{counts.accepted} of {counts.drafted} drafted tokens accepted, "
+            f"{summary.decode_tokens_per_s or 0:.0f} tokens/s"
+        )
+
     @property
     def tokens(self) -> list[int]:
         """The generated tokens, an end token included."""

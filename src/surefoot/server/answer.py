@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import logging
 from dataclasses import dataclass
 from functools import partial
 
@@ -10,6 +11,9 @@ from surefoot.engine import Delta, EngineThread, Generation, GenerationState, Su
 from surefoot.server.errors import ApiError, unavailable
 from surefoot.server.order import Order
 from surefoot.server.report import total
+
+requests = logging.getLogger("surefoot.requests")
+"""One line for each generation that is over."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +57,8 @@ class Answer:
 
     def _hear(self, index: int, delta: Delta) -> None:
         """Pass a delta on; called in the engine's thread, which it must not disturb."""
+        if delta.state.over:
+            requests.info("%s", self.generations[index])
         with contextlib.suppress(RuntimeError):  # the loop is closed: nobody listens any more
             self._loop.call_soon_threadsafe(self._queue.put_nowait, News(index, delta))
 

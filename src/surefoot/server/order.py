@@ -95,7 +95,8 @@ def _max_tokens(service: Service, body: GenerationBody) -> int | None:
     for name, limit in body.limits.items():
         if limit < 1:
             raise invalid(name, f"must be at least 1, and is {limit}; leave it out for no limit")
-    return min(body.limits.values(), default=service.max_tokens)
+    default = None if body.n_predict == -1 else service.max_tokens
+    return min(body.limits.values(), default=default)
 
 
 def _stops(body: GenerationBody) -> tuple[str, ...]:

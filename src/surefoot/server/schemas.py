@@ -88,7 +88,7 @@ class GenerationBody(BaseModel):
     top_k: int | None = None
     top_p: float | None = None
     min_p: float | None = None
-    seed: int | None = Field(None, description="Null or -1: a new one, told in the response.")
+    seed: int | None = Field(None, description="-1: a new one. Null: the server's, else a new one.")
     stop: Annotated[str | list[str] | None, must_be("a string or a list of strings")] = None
     stop_token_ids: Annotated[list[int] | None, must_be("a list of token ids")] = None
     stream: bool | None = None

@@ -52,11 +52,9 @@ class Service:
         return self.runtime.tokenizer.encode(text, add_special=not complete)
 
     def seed_for(self, wanted: int | None) -> int:
-        """The seed of a request: its own, the server's, or a fresh one."""
-        for seed in (wanted, self.seed):
-            if seed is not None and seed != -1:
-                return seed
-        return secrets.randbits(32)
+        """The seed of a request: its own, else the server's; -1 is a fresh one."""
+        seed = self.seed if wanted is None else wanted
+        return secrets.randbits(32) if seed in (None, -1) else seed
 
     def speculation_off(self, max_draft: int | None) -> str | None:
         """Why a request with this limit on drafts gets none, in words; None if it may."""

@@ -8,7 +8,15 @@ import ctypes
 from collections.abc import Callable
 from typing import Any
 
-from llama_cpp import llama_cpp as _library
+from surefoot.runtime.base import ModelLoadError
+
+try:
+    from llama_cpp import llama_cpp as _library
+except (ImportError, OSError, RuntimeError, AttributeError) as error:
+    raise ModelLoadError(
+        f"can't load libllama: {error}. Check LLAMA_CPP_LIB_PATH if it is set; else install "
+        "llama-cpp-python anew."
+    ) from error
 
 Structure = Any
 """A ctypes structure or callback of llama_cpp, which has no types that mypy could read."""

@@ -10,6 +10,9 @@ from surefoot.runtime.libllama import binding
 SHORTEST_CONTEXT = 16
 """With fewer tokens, snapshots not counted, there is no room even for the probe."""
 
+_MOST_THREADS = 512
+"""GGML_MAX_N_THREADS; with more of them the process dies."""
+
 _MOST_SNAPSHOTS = 16
 _SMALLEST_BATCH = 2 * _MOST_SNAPSHOTS
 """libllama aborts if a graph run can't hold the tokens that have snapshots, and one more."""
@@ -70,8 +73,8 @@ class LoadSettings:
                 raise InvalidParameterError(name, f"must be at least {_SMALLEST_BATCH} tokens")
         if not 0 <= self.snapshots <= _MOST_SNAPSHOTS:
             raise InvalidParameterError("snapshots", f"must lie between 0 and {_MOST_SNAPSHOTS}")
-        if self.threads is not None and self.threads < 1:
-            raise InvalidParameterError("threads", "must be 1 or more")
+        if self.threads is not None and not 1 <= self.threads <= _MOST_THREADS:
+            raise InvalidParameterError("threads", f"must lie between 1 and {_MOST_THREADS}")
         if self.logit_noise is not None and not 0 <= self.logit_noise < float("inf"):
             raise InvalidParameterError("logit_noise", "must be a finite number, 0 or more")
 
