@@ -26,7 +26,7 @@ from surefoot.decoding import InvalidParameterError
 from surefoot.drafting.base import make_drafter
 from surefoot.drafting.options import add_speculation_arguments, speculation_settings
 from surefoot.engine import Engine
-from surefoot.runtime.libllama import LoadSettings, load
+from surefoot.runtime.libllama import load
 
 ROLLBACK_CONTEXTS = (1024, 8192)
 """Tokens of context behind which a roll-back is measured."""
@@ -126,15 +126,9 @@ def read_prompts(path: Path) -> list[Prompt]:
 
 def measure_overhead(options: argparse.Namespace) -> dict[str, Any]:
     """Measure Python's own time per round, and the cost of a roll-back."""
+    settings = shared.load_settings(options, slots=4, longest_draft=64)
     own = [decoding_cost(size, n) for size in (8192, 151_936) for n in (1, 4)]
-    settings = LoadSettings(
-        options.model,
-        context_length=256,
-        slots=4,
-        threads=options.threads,
-        gpu_layers=options.gpu_layers,
-    )
-    runtime = load(settings)
+    runtime = load(replace(settings, context_length=256))
     try:
         own += [whole_round_cost(runtime, n) for n in (1, 4)]
     finally:
@@ -159,9 +153,9 @@ def _rows_table(model: str, table_rows: list[Row]) -> Table:
     part elsewhere.
     """
     drafter = table_rows[0].drafter
-    title = f"{model}: {drafter} against plain decoding, tokens/s"
+    title = f"{model}: {drafter} against plain decoding (tokens/s)"
     table = Table(title=title, title_justify="left", box=SIMPLE)
-    table.add_column("prompts")
+    table.add_column("prompts", no_wrap=True, min_width=12)
     for name in ("plain", "drafted", "ratio", "(range)", "accepted", "per pass", "=/~/x"):
         table.add_column(name, justify="right")
     for row in table_rows:
