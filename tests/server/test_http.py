@@ -47,16 +47,13 @@ def test_a_body_that_is_no_object_is_refused(server: Running, body: bytes) -> No
 
 def test_json_is_read_whatever_its_content_type_says(server: Running) -> None:
     """As `curl -d` sends it."""
-    kind = {"content-type": "application/x-www-form-urlencoded"}
     body = b'{"prompt": "a", "max_tokens": 2}'
-    assert server.client.post("/v1/completions", content=body, headers=kind).status_code == 200
-    response = server.client.post("/v1/completions", data={"prompt": "a"})
-    assert "no valid JSON" in error_of(response, 400)
-    for kind in ("application/json; charset=utf-8", "application/vnd.api+json", None):
+    for kind in ("application/x-www-form-urlencoded", "application/json; charset=utf-8", None):
         headers = {"content-type": kind} if kind else {}
-        body = b'{"prompt": "a", "max_tokens": 1}'
         response = server.client.post("/v1/completions", content=body, headers=headers)
         assert response.status_code == 200
+    response = server.client.post("/v1/completions", data={"prompt": "a"})
+    assert "no valid JSON" in error_of(response, 400)
 
 
 def test_a_huge_body_is_refused_and_the_connection_goes_on() -> None:
