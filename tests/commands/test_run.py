@@ -3,6 +3,7 @@
 import json
 import re
 import signal
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -169,7 +170,7 @@ def test_no_state_is_copied_to_undo_rejected_drafts(
 
         monkeypatch.setattr(ctypes_module, name, fail)
     wrong = ScriptedDrafter([[1, 2, 3], [4], [5] * 8], repeat=True)
-    monkeypatch.setattr(run, "make_drafter", lambda _: wrong)
+    monkeypatch.setattr(run, "drafter_for", lambda *_: nullcontext(wrong))
     said = answer(surefoot, "--temp", "0", "-n", "20", COPY)
     assert said["rollback"] == "fork"
     assert said["rollbacks"] >= 10
@@ -235,7 +236,7 @@ def test_a_drafter_that_fails_is_told_of(
             raise RuntimeError("broken")
 
     stand_in(monkeypatch)
-    monkeypatch.setattr(run, "make_drafter", lambda _: Broken([]))
+    monkeypatch.setattr(run, "drafter_for", lambda *_: nullcontext(Broken([])))
     said = answer(surefoot, "--raw", "--temp", "0", "-n", "8", "hello")
     assert said["drafter_errors"] == 1
     assert said["generated_tokens"] == 8

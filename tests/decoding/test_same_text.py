@@ -8,12 +8,17 @@ from collections.abc import Callable
 import pytest
 
 from surefoot.decoding import Drafter, Ending, Sampling
+from surefoot.drafting.chain import Chain
+from surefoot.drafting.ngram_cache import NgramCache
+from surefoot.drafting.ngram_counts import NgramCounts
+from surefoot.drafting.ngram_map_k import NgramMapK
+from surefoot.drafting.ngram_map_k4v import NgramMapK4V
 from surefoot.drafting.ngram_mod import NgramMod
 from surefoot.drafting.ngram_simple import NgramSimple
 from surefoot.drafting.scripted import ScriptedDrafter
 from tests.support.kinds import KINDS, simulated
 from tests.support.oracle import Oracle
-from tests.support.planned_drafters import OracleDrafter, RandomDrafter
+from tests.support.planned_drafters import FailingDrafter, OracleDrafter, RandomDrafter
 from tests.support.play import begin, play_out
 
 VOCABULARY = 24
@@ -31,7 +36,13 @@ DRAFTERS: dict[str, MakeDrafter] = {
     "random": lambda _: RandomDrafter(7, VOCABULARY),
     "scripted": lambda _: ScriptedDrafter([[1, 2, 3], [], [4] * 8, [5]], repeat=True),
     "ngram-simple": lambda _: NgramSimple(size_n=2, size_m=8),
+    "ngram-map-k": lambda _: NgramMapK(size_n=2, size_m=8),
+    "ngram-map-k4v": lambda _: NgramMapK4V(size_n=1, size_m=2),
     "ngram-mod": lambda _: NgramMod(n_match=2, n_min=1, n_max=8),
+    "ngram-cache": lambda _: NgramCache(dynamic=NgramCounts()),
+    "chain": lambda _: Chain(
+        [NgramMapK4V(3, 2), FailingDrafter(5, 24), NgramSimple(3, 8), RandomDrafter(7, 24)]
+    ),
 }
 
 

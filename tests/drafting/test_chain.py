@@ -2,9 +2,18 @@
 
 from collections.abc import Sequence as Series
 
-from surefoot.decoding import NO_DRAFT, Draft, Sequence
+import pytest
+
+from surefoot.decoding import NO_DRAFT, Draft, Ending, Sampling, Sequence
 from surefoot.drafting.chain import Chain
+from surefoot.drafting.closing import close_drafter
 from tests.drafting.texts import sequence_of
+from tests.support.kinds import simulated
+from tests.support.oracle import Oracle
+from tests.support.planned_drafters import FunctionDrafter, OracleDrafter, RandomDrafter
+from tests.support.play import begin, play_out
+
+PROMPT = [3, 1, 4]
 
 
 class Recorder:
@@ -17,6 +26,7 @@ class Recorder:
         self.asked: list[Series[tuple[Sequence, int]]] = []
         self.learnt: list[tuple[Sequence, Draft, int]] = []
         self.forgotten: list[Sequence] = []
+        self.closed = False
 
     def propose(self, wanted: Series[tuple[Sequence, int]]) -> list[Draft]:
         self.asked.append(wanted)
@@ -27,6 +37,9 @@ class Recorder:
 
     def forget(self, sequence: Sequence) -> None:
         self.forgotten.append(sequence)
+
+    def close(self) -> None:
+        self.closed = True
 
 
 A, B, C = sequence_of([1]), sequence_of([2]), sequence_of([3])
@@ -63,3 +76,42 @@ def test_all_drafters_forget() -> None:
 
 def test_its_name_shows_the_order_as_spec_type_takes_it() -> None:
     assert Chain([Recorder("b"), Recorder("a")]).name == "b,a"
+
+
+def test_closing_it_closes_all_that_need_it() -> None:
+    first, second = Recorder("first"), Recorder("second")
+    close_drafter(Chain([first, RandomDrafter(1, 64), second]))
+    assert first.closed
+    assert second.closed
+
+
+@pytest.mark.parametrize("temperature", [0.0, 1.0])
+def test_what_each_drafter_drafted_is_counted_under_its_name(temperature: float) -> None:
+    """Cases K7 and O5: hand-over goes to the next; the parts add up to the totals."""
+    sampling = Sampling(seed=5, temperature=temperature)
+    text = [*PROMPT, *Oracle("hybrid").text(PROMPT, 48, sampling)]
+    runtime = simulated("hybrid")
+    sequence = begin(runtime, PROMPT, sampling=sampling, ending=Ending(max_tokens=40), max_draft=4)
+    knows_half = FunctionDrafter(
+        lambda s, most: text[len(s.committed) :][:most] if len(s.committed) % 2 else []
+    )
+    knows_half.name = "knows half"
+    wrong = OracleDrafter({0: text}, 64, right=lambda _: False)
+    rounds = play_out(runtime, [sequence], Chain([knows_half, wrong]))
+    counts = sequence.counts
+    assert list(sequence.committed) == text[: len(PROMPT) + 40]
+    assert set(counts.by_drafter) == {"knows half", "test"}
+    right, other = counts.by_drafter["knows half"], counts.by_drafter["test"]
+    assert right.accepted >= right.drafted - 4 > 0
+    assert other.accepted == 0 < other.drafted
+    assert right.drafted + other.drafted == counts.drafted
+    assert right.accepted + other.accepted == counts.accepted
+    assert right.drafts + other.drafts == sum(outcome.drafted > 0 for (outcome,) in rounds)
+    assert right.failure == other.failure == ""
+
+
+def test_rounds_without_a_draft_are_nobodys() -> None:
+    runtime = simulated("hybrid")
+    sequence = begin(runtime, PROMPT, ending=Ending(max_tokens=10))
+    play_out(runtime, [sequence], Chain([Recorder("first"), Recorder("second")]))
+    assert sequence.counts.by_drafter == {}

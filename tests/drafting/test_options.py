@@ -2,6 +2,7 @@
 
 import argparse
 import logging
+from pathlib import Path
 
 import pytest
 
@@ -19,6 +20,12 @@ LLAMA_SERVER_DEFAULTS = {
     "--spec-ngram-simple-size-n": 12,
     "--spec-ngram-simple-size-m": 48,
     "--spec-ngram-simple-min-hits": 1,
+    "--spec-ngram-map-k-size-n": 12,
+    "--spec-ngram-map-k-size-m": 48,
+    "--spec-ngram-map-k-min-hits": 1,
+    "--spec-ngram-map-k4v-size-n": 12,
+    "--spec-ngram-map-k4v-size-m": 48,
+    "--spec-ngram-map-k4v-min-hits": 1,
 }
 
 
@@ -72,10 +79,10 @@ def test_types_add_up_until_one_says_none(line: str, types: tuple[str, ...]) -> 
     assert parsed(line).types == types
 
 
-@pytest.mark.parametrize("types", ["ngram-magic", "ngram-simple,draft-mtp", "", "ngram-mod,"])
+@pytest.mark.parametrize("types", ["ngram-magic", "ngram-simple,draft-magic", "", "ngram-mod,"])
 def test_an_unknown_type_is_an_error_that_lists_the_known_ones(types: str) -> None:
     options = parser().parse_args([f"--spec-type={types}"])
-    with pytest.raises(InvalidParameterError, match="none, ngram-simple, ngram-mod") as caught:
+    with pytest.raises(InvalidParameterError, match="none, ngram-simple, ngram-map-k") as caught:
         speculation_settings(options)
     assert caught.value.name == "--spec-type"
 
@@ -122,13 +129,55 @@ def test_an_option_for_a_drafter_that_is_not_used_gives_a_warning(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     with caplog.at_level(logging.WARNING):
-        parsed("--spec-type ngram-mod --spec-ngram-mod-n-max 20 --spec-ngram-mod-shared")
+        parsed("--spec-type ngram-mod --spec-ngram-mod-n-max 20 --spec-ngram-shared")
+        parsed("--spec-type ngram-cache --spec-ngram-shared -lcs file -lcd file")
+        parsed("--spec-type ngram-map-k4v --spec-ngram-map-k4v-size-n 4 --spec-synth-len 2")
     assert caplog.messages == []
     with caplog.at_level(logging.WARNING):
         parsed("--spec-type ngram-simple --spec-draft-n-max 64")
-    assert caplog.messages == ["--spec-draft-n-max has no effect with --spec-type ngram-simple"]
+        parsed("--spec-type ngram-map-k4v --spec-ngram-map-k-size-n 4")
+        parsed("--spec-type ngram-map-k -lcd file --spec-ngram-shared")
+    assert caplog.messages == [
+        "--spec-draft-n-max has no effect with --spec-type ngram-simple",
+        "--spec-ngram-map-k-size-n has no effect with --spec-type ngram-map-k4v",
+        "--spec-ngram-shared has no effect with --spec-type ngram-map-k",
+        "--lookup-cache-dynamic has no effect with --spec-type ngram-map-k",
+    ]
 
 
 def test_sharing_is_off_unless_asked_for() -> None:
-    assert not parsed("--spec-type ngram-mod").ngram_mod_shared
-    assert parsed("--spec-type ngram-mod --spec-ngram-mod-shared").ngram_mod_shared
+    assert not parsed("--spec-type ngram-mod").ngram_shared
+    assert parsed("--spec-type ngram-mod --spec-ngram-shared").ngram_shared
+
+
+@pytest.mark.parametrize(
+    "names", [("-lcs", "-lcd"), ("--lookup-cache-static", "--lookup-cache-dynamic")]
+)
+def test_lookup_files_have_llama_servers_names(names: tuple[str, str]) -> None:
+    settings = parsed(f"--spec-type ngram-cache {names[0]} a/b {names[1]} c")
+    assert settings.lookup_cache_static == Path("a/b")
+    assert settings.lookup_cache_dynamic == Path("c")
+    assert parsed("").lookup_cache_static is parsed("").lookup_cache_dynamic is None
+
+
+def test_synthetic_acceptance_is_given_as_rates_or_as_a_length() -> None:
+    assert parsed("--spec-synth-rates 0.9,0.5,.25").synth_rates == (0.9, 0.5, 0.25)
+    assert parsed("--spec-synth-len 2.5").synth_len == 2.5
+    assert parsed("").synth_rates == ()
+    assert parsed("").synth_len is None
+
+
+@pytest.mark.parametrize("rates", ["0.5,0.9", "1.5", "-0.1", "nan"])
+def test_impossible_rates_are_an_error_under_the_options_name(rates: str) -> None:
+    with pytest.raises(InvalidParameterError, match="must") as caught:
+        parsed(f"--spec-synth-rates={rates}")
+    assert caught.value.name == "--spec-synth-rates"
+
+
+@pytest.mark.parametrize("line", ["--spec-synth-rates 0.5,x", "--spec-synth-len x"])
+def test_rates_that_are_no_numbers_are_an_error(
+    line: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit):
+        parsed(line)
+    assert "invalid" in capsys.readouterr().err

@@ -52,6 +52,22 @@ class RandomDrafter(PlanlessDrafter):
         return [self._draws.randrange(self._size) for _ in range(length)]
 
 
+class FailingDrafter(RandomDrafter):
+    """Drafts random tokens so many times for all sequences together, and raises from then on."""
+
+    name = "failing"
+
+    def __init__(self, drafts: int, vocabulary_size: int) -> None:
+        super().__init__(drafts, vocabulary_size, full=True)
+        self._left = drafts
+
+    def draft(self, sequence: Sequence, most: int) -> Series[int]:
+        if not self._left:
+            raise RuntimeError("no more drafts")
+        self._left -= 1
+        return super().draft(sequence, most)
+
+
 class OracleDrafter(PlanlessDrafter):
     """Knows the text, and drafts it right or wrong, position by position.
 

@@ -2,6 +2,7 @@
 
 import argparse
 import sys
+from contextlib import closing
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
@@ -22,8 +23,8 @@ from surefoot.bench.overhead import (
 from surefoot.bench.prompts import PROMPTS, Prompt
 from surefoot.commands import options as shared
 from surefoot.commands.run import as_chat_tokens
+from surefoot.commands.speculation import drafter_for, uses_own_head
 from surefoot.decoding import InvalidParameterError
-from surefoot.drafting.base import make_drafter
 from surefoot.drafting.options import add_speculation_arguments, speculation_settings
 from surefoot.engine import Engine
 from surefoot.runtime.libllama import load
@@ -80,14 +81,18 @@ def run(options: argparse.Namespace) -> int:
 def measure_prompts(options: argparse.Namespace) -> dict[str, Any]:
     """Compare plain and speculative decoding."""
     speculation = speculation_settings(options)
-    drafter = make_drafter(speculation)
-    if drafter is None:
+    if not speculation.chosen:
         raise InvalidParameterError("--spec-type", "is 'none', so there is nothing to compare")
     prompts = read_prompts(options.prompts) if options.prompts else PROMPTS
     sampling = shared.sampling(options)
-    runtime = load(shared.load_settings(options, slots=1, longest_draft=speculation.n_max))
+    settings = shared.load_settings(
+        options,
+        slots=1,
+        longest_draft=speculation.n_max,
+        mtp=uses_own_head(speculation),
+    )
     console = Console(stderr=True)
-    try:
+    with closing(load(settings)) as runtime, drafter_for(runtime, speculation, options) as drafter:
         engine = Engine(runtime, drafter, max_draft=speculation.n_max)
         with console.status("starting") as status:
             pairs = compare(
@@ -102,10 +107,8 @@ def measure_prompts(options: argparse.Namespace) -> dict[str, Any]:
         return {
             "model": runtime.info.name,
             "rollback": runtime.rollback.kind,
-            "rows": rows(pairs, drafter.name),
+            "rows": rows(pairs, drafter.name if drafter else "none"),
         }
-    finally:
-        runtime.close()
 
 
 def read_prompts(path: Path) -> list[Prompt]:

@@ -87,13 +87,16 @@ def _as_options() -> Iterator[None]:
         raise InvalidParameterError(f"--{name.replace('_', '-')}", error.problem) from None
 
 
-def load_settings(options: argparse.Namespace, slots: int, longest_draft: int) -> LoadSettings:
+def load_settings(
+    options: argparse.Namespace, slots: int, longest_draft: int, *, mtp: bool = False
+) -> LoadSettings:
     """What the options say about loading a model.
 
     Args:
         options: with those of `add_model_arguments`.
         slots: how many requests run at once.
         longest_draft: most draft tokens of a request in a pass.
+        mtp: whether to load the model's own multi-token-prediction head, too.
 
     Raises:
         InvalidParameterError: a number is outside its range.
@@ -120,6 +123,7 @@ def load_settings(options: argparse.Namespace, slots: int, longest_draft: int) -
             micro_batch_size=min(options.ubatch_size, options.batch_size),
             longest_draft=longest_draft,
             snapshots=options.snapshots,
+            mtp=mtp,
         )
 
 

@@ -4,6 +4,7 @@ import argparse
 import os
 import signal
 import sys
+from contextlib import closing
 from itertools import groupby
 from pathlib import Path
 from types import FrameType
@@ -15,8 +16,8 @@ from rich.table import Table
 
 from surefoot.chat.template import ChatTemplate
 from surefoot.commands import options as shared
+from surefoot.commands.speculation import drafter_for, uses_own_head
 from surefoot.decoding import InvalidParameterError, SurefootError
-from surefoot.drafting.base import make_drafter
 from surefoot.drafting.options import add_speculation_arguments, speculation_settings
 from surefoot.engine import Delta, Engine, Generation, GenerationState, Request
 from surefoot.runtime.base import Runtime
@@ -67,12 +68,16 @@ def run(options: argparse.Namespace) -> int:
     prompt = read_prompt(options)
     sampling = shared.sampling(options)
     speculation = speculation_settings(options)
-    settings = shared.load_settings(options, slots=1, longest_draft=speculation.n_max)
+    settings = shared.load_settings(
+        options,
+        slots=1,
+        longest_draft=speculation.n_max,
+        mtp=uses_own_head(speculation),
+    )
     if options.n_predict < 1 and options.n_predict != -1:
         raise InvalidParameterError("-n", "must be at least 1, or -1 for no limit")
-    runtime = load(settings)
-    try:
-        engine = Engine(runtime, make_drafter(speculation), max_draft=speculation.n_max)
+    with closing(load(settings)) as runtime, drafter_for(runtime, speculation, options) as drafter:
+        engine = Engine(runtime, drafter, max_draft=speculation.n_max)
         request = Request(
             prompt=tuple(tokenize(runtime, prompt, options)),
             sampling=sampling,
@@ -80,8 +85,6 @@ def run(options: argparse.Namespace) -> int:
         )
         generation = generate(engine, request, Printer(options))
         report(options, engine, generation)
-    finally:
-        runtime.close()
     if generation.error is not None:
         raise GenerationFailedError(f"generation stopped: {generation.error}")
     return 130 if generation.state is GenerationState.CANCELLED else 0

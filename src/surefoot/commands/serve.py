@@ -2,11 +2,12 @@
 
 import argparse
 import sys
+from contextlib import closing
 from pathlib import Path
 
 from surefoot.commands import options as shared
+from surefoot.commands.speculation import drafter_for, uses_own_head
 from surefoot.decoding import InvalidParameterError
-from surefoot.drafting.base import make_drafter
 from surefoot.drafting.options import add_speculation_arguments, speculation_settings
 from surefoot.engine import Engine
 from surefoot.runtime.base import Runtime
@@ -56,14 +57,21 @@ def run(options: argparse.Namespace) -> int:
     shared.set_up_logging(options)
     defaults = shared.sampling(options)
     speculation = speculation_settings(options)
-    settings = shared.load_settings(options, options.parallel, longest_draft=speculation.n_max)
+    settings = shared.load_settings(
+        options,
+        options.parallel,
+        longest_draft=speculation.n_max,
+        mtp=uses_own_head(speculation),
+    )
     if options.n_predict < 1 and options.n_predict != -1:
         raise InvalidParameterError("-n", "must be at least 1, or -1 for no limit")
     with bind(options.host, options.port) as listener:
         print(f"surefoot: loading {options.model.name}", file=sys.stderr)
-        runtime = load(settings)
-        try:
-            engine = Engine(runtime, make_drafter(speculation), max_draft=speculation.n_max)
+        with (
+            closing(load(settings)) as runtime,
+            drafter_for(runtime, speculation, options) as drafter,
+        ):
+            engine = Engine(runtime, drafter, max_draft=speculation.n_max)
             serve(
                 engine,
                 listener,
@@ -73,8 +81,6 @@ def run(options: argparse.Namespace) -> int:
                 max_tokens=None if options.n_predict == -1 else options.n_predict,
                 ready=lambda url: print(_welcome(url, engine), file=sys.stderr, flush=True),
             )
-        finally:
-            runtime.close()
     print("surefoot: stopped", file=sys.stderr)
     return 0
 

@@ -4,6 +4,23 @@ from dataclasses import dataclass, field
 
 
 @dataclass(slots=True)
+class DrafterCounts:
+    """One drafter's part in a request.
+
+    Attributes:
+        drafts: rounds in which a draft of this drafter was verified.
+        drafted: its draft tokens that were verified.
+        accepted: those of them that were committed.
+        failure: why it was switched off for this request, in words; empty if it was not.
+    """
+
+    drafts: int = 0
+    drafted: int = 0
+    accepted: int = 0
+    failure: str = ""
+
+
+@dataclass(slots=True)
 class Counts:
     """Totals over the rounds of one request.
 
@@ -13,6 +30,7 @@ class Counts:
         accepted: draft tokens committed; what lies behind the end of a request is not.
         drafted_by_position: rounds whose draft reached position i, counted from 0.
         accepted_by_position: rounds whose draft was accepted at position i.
+        by_drafter: the parts of drafters that had a draft, or failed; they add up to the totals.
         rollbacks: rounds after which the memory had to undo tokens.
         drafter_errors: times that a drafter failed; it costs drafts, not text.
         near_tie_positions: where tokens were committed that logit noise might have made others.
@@ -23,18 +41,42 @@ class Counts:
     accepted: int = 0
     drafted_by_position: list[int] = field(default_factory=list)
     accepted_by_position: list[int] = field(default_factory=list)
+    by_drafter: dict[str, DrafterCounts] = field(default_factory=dict)
     rollbacks: int = 0
     drafter_errors: int = 0
     near_tie_positions: list[int] = field(default_factory=list)
 
-    def add_round(self, drafted: int, accepted: int, *, rolled_back: bool) -> None:
-        """Count one round."""
+    def add_round(
+        self, drafted: int, accepted: int, *, rolled_back: bool, drafter: str = ""
+    ) -> None:
+        """Count one round.
+
+        Args:
+            drafted: draft tokens verified.
+            accepted: how many of them were committed.
+            rolled_back: whether the memory has to undo tokens.
+            drafter: who made the draft.
+        """
         self.rounds += 1
         self.drafted += drafted
         self.accepted += accepted
         self.rollbacks += rolled_back
         _count_up(self.drafted_by_position, drafted)
         _count_up(self.accepted_by_position, accepted, length=len(self.drafted_by_position))
+        if drafted:
+            counts = self._of(drafter)
+            counts.drafts += 1
+            counts.drafted += drafted
+            counts.accepted += accepted
+
+    def add_failure(self, drafter: str, reason: str) -> None:
+        """Count a drafter's failure, and keep the first reason."""
+        self.drafter_errors += 1
+        counts = self._of(drafter)
+        counts.failure = counts.failure or reason
+
+    def _of(self, drafter: str) -> DrafterCounts:
+        return self.by_drafter.setdefault(drafter, DrafterCounts())
 
     @property
     def near_ties(self) -> int:

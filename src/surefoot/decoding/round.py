@@ -16,7 +16,7 @@ from surefoot.decoding.draft import NO_DRAFT, Draft, Drafter
 from surefoot.decoding.errors import RollbackRefusedError
 from surefoot.decoding.sequence import Sequence
 from surefoot.decoding.target import Feed, Target
-from surefoot.decoding.verification import Verdict, verify
+from surefoot.decoding.verification import Verdict, Verifier, by_equality
 
 MAX_PENDING = 16
 """Above so many pending tokens a round drafts nothing: the memory catches up, and a rejection
@@ -46,10 +46,12 @@ class Round:
     Attributes:
         target: the model.
         drafter: proposes drafts; None for plain decoding.
+        verify: judges them.
     """
 
     target: Target
     drafter: Drafter | None = None
+    verify: Verifier = by_equality
 
     def play(self, sequences: Series[Sequence]) -> list[Outcome]:
         """Play one round: one forward pass, at least one token for every sequence.
@@ -126,7 +128,7 @@ class Round:
     ) -> list[Verdict]:
         noise = self.target.logit_noise
         return [
-            verify(draft.tokens, logits, sequence.sampling, len(sequence.committed), noise)
+            self.verify(sequence, draft, logits, noise)
             for sequence, draft, logits in zip(sequences, drafts, rows, strict=True)
         ]
 
@@ -140,7 +142,9 @@ class Round:
         tokens = sequence.committed[before:]
         accepted = min(len(tokens), verdict.accepted)
         ahead = sequence.state_len >= len(sequence.committed)
-        sequence.counts.add_round(len(draft.tokens), accepted, rolled_back=ahead)
+        sequence.counts.add_round(
+            len(draft.tokens), accepted, rolled_back=ahead, drafter=draft.drafter
+        )
         if self.drafter is not None and draft.tokens:
             self.drafter.learn(sequence, draft, accepted)
         return Outcome(sequence, tokens, len(draft.tokens), accepted)

@@ -9,8 +9,9 @@ from surefoot.drafting.guarded import Guarded
 class Chain:
     """Asks each drafter for the sequences that those before it had nothing for.
 
-    llama-server goes by a fixed order of its own (n-gram kinds before draft models), whatever
-    the order in `--spec-type`; here the user's order counts. One that fails has nothing to say.
+    One that fails for a sequence has nothing for it any more, and the next takes over. Every
+    drafter reads what is new from the sequence itself, whoever drafted it; of a draft's fate only
+    the drafter that made it hears.
 
     Args:
         drafters: with different names, the first to be asked first.
@@ -45,3 +46,8 @@ class Chain:
         """Let every drafter forget the sequence."""
         for drafter in self._drafters.values():
             drafter.forget(sequence)
+
+    def close(self) -> None:
+        """Close every drafter."""
+        for drafter in self._drafters.values():
+            drafter.close()

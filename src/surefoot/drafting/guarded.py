@@ -4,6 +4,7 @@ import logging
 from collections.abc import Sequence as Series
 
 from surefoot.decoding import NO_DRAFT, Draft, Drafter, Sequence
+from surefoot.drafting.closing import close_drafter
 
 log = logging.getLogger(__name__)
 
@@ -11,8 +12,8 @@ log = logging.getLogger(__name__)
 class Guarded:
     """Turns a drafter's exceptions into missing drafts.
 
-    A sequence for which the drafter has failed is not drafted for by it any more. Failures are
-    logged, and counted in the sequence's `counts.drafter_errors`.
+    A sequence for which the drafter has failed is not drafted for by it any more. The sequence's
+    counts say how often that happened, and in words why.
 
     Args:
         drafter: may raise whatever it likes.
@@ -21,6 +22,7 @@ class Guarded:
     def __init__(self, drafter: Drafter) -> None:
         self._drafter = drafter
         self._given_up: set[Sequence] = set()
+        self._logged = False
 
     @property
     def name(self) -> str:
@@ -40,16 +42,20 @@ class Guarded:
         """Tell the drafter."""
         try:
             self._drafter.learn(sequence, draft, accepted)
-        except Exception:
-            self._give_up(sequence)
+        except Exception as error:
+            self._give_up(sequence, error)
 
     def forget(self, sequence: Sequence) -> None:
         """Let the drafter forget the sequence."""
         try:
             self._drafter.forget(sequence)
-        except Exception:
-            self._give_up(sequence)
+        except Exception as error:
+            self._give_up(sequence, error)
         self._given_up.discard(sequence)
+
+    def close(self) -> None:
+        """Close the drafter."""
+        close_drafter(self._drafter)
 
     def _drafts(self, wanted: Series[tuple[Sequence, int]]) -> list[Draft]:
         """Drafts for all in one go; if that fails, for each by itself, to see for whom it does."""
@@ -59,15 +65,21 @@ class Guarded:
             drafts = self._drafter.propose(wanted)
             if len(drafts) != len(wanted):
                 raise ValueError(f"{len(drafts)} drafts for {len(wanted)} sequences")
-        except Exception:
+        except Exception as error:
             if len(wanted) > 1:
                 return [draft for pair in wanted for draft in self._drafts([pair])]
-            self._give_up(wanted[0][0])
+            self._give_up(wanted[0][0], error)
             return [NO_DRAFT]
         return drafts
 
-    def _give_up(self, sequence: Sequence) -> None:
-        """To be called where an exception is handled, so that the log has it."""
-        log.exception("drafter %s failed; a request goes on without its drafts", self.name)
-        sequence.counts.drafter_errors += 1
+    def _give_up(self, sequence: Sequence, error: Exception) -> None:
+        """Note a failure; the first one is logged with all that is known of it."""
+        log.warning(
+            "drafter %s failed; a request goes on without its drafts: %r",
+            self.name,
+            error,
+            exc_info=None if self._logged else error,
+        )
+        self._logged = True
+        sequence.counts.add_failure(self.name, str(error) or type(error).__name__)
         self._given_up.add(sequence)

@@ -12,12 +12,11 @@ finds drafts that llama-server misses or keeps a promise of its options:
 - `min_hits` counts. llama-server takes the option for this drafter and never reads it.
 """
 
-from collections import Counter
 from collections.abc import Sequence as Series
-from itertools import count, cycle, islice
 
 from surefoot.decoding import NO_DRAFT, Draft, Sequence
-from surefoot.drafting.ngrams import ngram_hash, ngram_hashes
+from surefoot.drafting.ngram_index import NgramIndex
+from surefoot.drafting.ngrams import continuation
 
 
 class NgramSimple:
@@ -35,7 +34,7 @@ class NgramSimple:
         self._size_n = size_n
         self._size_m = size_m
         self._min_hits = min_hits
-        self._pasts: dict[Sequence, _Past] = {}
+        self._indexes: dict[Sequence, NgramIndex] = {}
 
     def propose(self, wanted: Series[tuple[Sequence, int]]) -> list[Draft]:
         """What followed the last occurrence in each sequence."""
@@ -46,52 +45,16 @@ class NgramSimple:
 
     def forget(self, sequence: Sequence) -> None:
         """Drop the sequence's index."""
-        self._pasts.pop(sequence, None)
+        self._indexes.pop(sequence, None)
 
     def _draft(self, sequence: Sequence, most: int) -> Draft:
-        past = self._pasts.get(sequence)
-        if past is None:
-            past = self._pasts[sequence] = _Past(self._size_n, counting=self._min_hits > 1)
-        committed = sequence.committed
-        past.read_on(committed)
-        start = past.find(committed, self._min_hits)
+        index = self._indexes.get(sequence)
+        if index is None:
+            index = NgramIndex(self._size_n, counting=self._min_hits > 1)
+            self._indexes[sequence] = index
+        index.read_on(sequence.committed)
+        start = index.find(sequence.committed, self._min_hits)
         if start is None:
             return NO_DRAFT
         length = min(most, self._size_m)
-        following = committed[start : start + length]
-        return Draft(list(islice(cycle(following), length)), self.name)
-
-
-class _Past:
-    """Where each n-gram of one sequence was last followed by another token.
-
-    Reading on costs the same for every token, however long the text is.
-    """
-
-    __slots__ = ("_following", "_hits", "_read", "_size")
-
-    def __init__(self, size: int, *, counting: bool) -> None:
-        self._size = size
-        self._read = 0  # n-grams read; also where the next one begins
-        self._following: dict[int, int] = {}  # hash -> position of the token that followed
-        self._hits: Counter[int] | None = Counter() if counting else None
-
-    def read_on(self, committed: list[int]) -> None:
-        """Take in the n-grams that have got a token behind them since the last time."""
-        new = committed[self._read : -1]
-        positions = count(self._read + self._size)
-        self._following.update(zip(ngram_hashes(new, self._size), positions, strict=False))
-        if self._hits is not None:
-            self._hits.update(ngram_hashes(new, self._size))
-        self._read = max(self._read, len(committed) - self._size)
-
-    def find(self, committed: list[int], min_hits: int) -> int | None:
-        """Position of the token that last followed what are now the last tokens."""
-        ngram = committed[-self._size :]
-        key = ngram_hash(ngram)
-        start = self._following.get(key)
-        if start is None or committed[start - self._size : start] != ngram:
-            return None
-        if self._hits is not None and self._hits[key] < min_hits:
-            return None
-        return start
+        return Draft(continuation(sequence.committed, start, length), self.name)

@@ -18,8 +18,10 @@ from surefoot.decoding import (
     Round,
     Sequence,
     SurefootError,
+    SyntheticAcceptance,
     Transcript,
     absorb,
+    by_equality,
     memory_for,
 )
 from surefoot.drafting.guarded import Guarded
@@ -48,10 +50,16 @@ class Engine:
         drafter: proposes drafts; None for plain decoding. If it fails for a request, that request
             goes on without it.
         max_draft: most draft tokens a round, for any request; fewer if passes have no room.
+        synthetic: judges drafts by chance, to measure speed; every summary then says that the text
+            is not the model's. None for real verification.
     """
 
     def __init__(
-        self, runtime: Runtime, drafter: Drafter | None = None, max_draft: int = 16
+        self,
+        runtime: Runtime,
+        drafter: Drafter | None = None,
+        max_draft: int = 16,
+        synthetic: SyntheticAcceptance | None = None,
     ) -> None:
         self.runtime = runtime
         self.drafter = None if drafter is None else Guarded(drafter)
@@ -64,7 +72,8 @@ class Engine:
         self.waiting: deque[Generation] = deque()
         self.rounds = 0
         """Rounds played since the start, each one forward pass for all running generations."""
-        self._round = Round(runtime, self.drafter)
+        self.synthetic = synthetic
+        self._round = Round(runtime, self.drafter, synthetic or by_equality)
         self._clock = 0
 
     def _with_room(self, max_draft: int) -> int:
@@ -165,6 +174,7 @@ class Engine:
             generation.summary.cached_tokens = slot.rewind(prompt)
             generation.sequence = self._sequence(generation, slot)
             generation.summary.counts = generation.sequence.counts
+            generation.summary.synthetic = self.synthetic is not None
             generation.state = GenerationState.RUNNING
             slot.generation = generation
             slot.prefilling = True

@@ -22,6 +22,7 @@ class Summary:
         rollback_bytes: bytes of state copied to undo drafts. Cutting and forking re-point cells
             and copy none; ways of roll-back that do copy add to it.
         recoveries: times that the memory was lost to a failed pass and absorbed again.
+        synthetic: whether drafts were accepted by chance, so that the text is not the model's.
         counts: what the rounds did.
     """
 
@@ -35,6 +36,7 @@ class Summary:
     first_token_seconds: float = 0.0
     rollback_bytes: int = 0
     recoveries: int = 0
+    synthetic: bool = False
     counts: Counts = field(default_factory=Counts)
 
     @property

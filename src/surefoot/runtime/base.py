@@ -36,6 +36,9 @@ class Tokenizer(Protocol):
     def piece(self, token: int) -> bytes:
         """A token's text as bytes, which may be part of a character; empty for control tokens."""
 
+    def text_of(self, token: int) -> str:
+        """A special token's text as it is written in prompts; empty if there is no such token."""
+
 
 @dataclass(frozen=True, slots=True)
 class ModelInfo:

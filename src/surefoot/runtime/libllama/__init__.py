@@ -1,11 +1,21 @@
 """The runtime over libllama: every GGUF family, on whatever device llama.cpp was built for.
 
-`load` is the way in. Nothing outside this folder touches the library.
+`load` is the way in, and `open_head` the way to a multi-token-prediction head. Nothing outside this
+folder touches the library.
 """
 
 from surefoot.runtime.libllama.errors import RuntimeClosedError
+from surefoot.runtime.libllama.head import MtpHead, NoHeadError, open_head
 from surefoot.runtime.libllama.loading import load
 from surefoot.runtime.libllama.runtime import LibllamaRuntime
 from surefoot.runtime.libllama.settings import LoadSettings
 
-__all__ = ["LibllamaRuntime", "LoadSettings", "RuntimeClosedError", "load"]
+__all__ = [
+    "LibllamaRuntime",
+    "LoadSettings",
+    "MtpHead",
+    "NoHeadError",
+    "RuntimeClosedError",
+    "load",
+    "open_head",
+]

@@ -5,10 +5,12 @@ number of sequences and not with the number of tokens.
 """
 
 from collections.abc import Iterable
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from surefoot.decoding import DecodeError, Feed
+from surefoot.decoding import DecodeError, Feed, Rows
 from surefoot.runtime.libllama import binding
 
 
@@ -20,9 +22,17 @@ class Batch:
         positions: positions are below this number.
         sequences: sequence ids are below this number.
         vocabulary_size: token ids are below this number.
+        row_size: length of the hidden row that goes in with each token; 0 for none.
     """
 
-    def __init__(self, size: int, positions: int, sequences: int, vocabulary_size: int) -> None:
+    def __init__(
+        self,
+        size: int,
+        positions: int,
+        sequences: int,
+        vocabulary_size: int,
+        row_size: int = 0,
+    ) -> None:
         self._vocabulary_size = vocabulary_size
         self._tokens = np.zeros(size, np.int32)
         # Negative ids turn into huge ones here, so that one comparison finds both kinds.
@@ -35,16 +45,26 @@ class Batch:
         addresses = self._every_id.ctypes.data + self._every_id.itemsize * np.arange(sequences)
         self._address_of_id: list[int] = addresses.tolist()
         self._outputs = np.zeros(size, np.int8)
+        self._rows = np.zeros((size, row_size), np.float32)
+        arrays: dict[str, NDArray[Any]] = {
+            "token": self._tokens,
+            "pos": self._positions,
+            "n_seq_id": self._id_counts,
+            "seq_id": self._id_addresses,
+            "logits": self._outputs,
+        }
+        if row_size:
+            arrays["embd"] = self._rows
         self.structure = binding.llama_batch(
-            token=self._tokens.ctypes.data,
-            pos=self._positions.ctypes.data,
-            n_seq_id=self._id_counts.ctypes.data,
-            seq_id=self._id_addresses.ctypes.data,
-            logits=self._outputs.ctypes.data,
+            **{name: array.ctypes.data for name, array in arrays.items()}
         )
 
-    def fill(self, feeds: Iterable[Feed]) -> None:
+    def fill(self, feeds: Iterable[Feed], rows: Iterable[Rows] = ()) -> None:
         """Lay out a pass. The feeds have been checked, but for the values of their tokens.
+
+        Args:
+            feeds: the feeds.
+            rows: for each of them the rows that go in with its tokens, if rows do.
 
         Raises:
             DecodeError: a token id is none.
@@ -68,3 +88,7 @@ class Batch:
                 f"to {self._vocabulary_size - 1}"
             )
         self.structure.n_tokens = end
+        end = 0
+        for given in rows:
+            begin, end = end, end + len(given)
+            self._rows[begin:end] = given

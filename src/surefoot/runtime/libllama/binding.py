@@ -5,7 +5,7 @@ memories, vocabularies) are addresses; 0 or None is libllama's null.
 """
 
 import ctypes
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from surefoot.runtime.base import ModelLoadError
@@ -17,6 +17,11 @@ except (ImportError, OSError, RuntimeError, AttributeError) as error:
         f"can't load libllama: {error}. Check LLAMA_CPP_LIB_PATH if it is set; else install "
         "llama-cpp-python anew."
     ) from error
+
+try:
+    from llama_cpp import llama_cpp_ext as _extension
+except AttributeError:  # an older build of libllama, which can't run heads
+    _extension = None
 
 Structure = Any
 """A ctypes structure or callback of llama_cpp, which has no types that mypy could read."""
@@ -43,6 +48,8 @@ llama_model_size: Callable[[int], int] = _library.llama_model_size
 llama_model_n_ctx_train: Callable[[int], int] = _library.llama_model_n_ctx_train
 llama_model_n_layer: Callable[[int], int] = _library.llama_model_n_layer
 llama_model_n_embd: Callable[[int], int] = _library.llama_model_n_embd
+llama_model_n_embd_out: Callable[[int], int] = _library.llama_model_n_embd_out
+llama_model_n_layer_nextn: Callable[[int], int] = _library.llama_model_n_layer_nextn
 llama_model_n_swa: Callable[[int], int] = _library.llama_model_n_swa
 llama_model_ftype: Callable[[int], int] = _library.llama_model_ftype
 llama_model_has_encoder: Callable[[int], bool] = _library.llama_model_has_encoder
@@ -78,6 +85,18 @@ llama_memory_seq_cp: Callable[[int, int, int, int, int], None] = _library.llama_
 llama_memory_seq_pos_min: Callable[[int, int], int] = _library.llama_memory_seq_pos_min
 llama_memory_seq_pos_max: Callable[[int, int], int] = _library.llama_memory_seq_pos_max
 
+CONTEXT_TYPE_MTP: int = _library.LLAMA_CONTEXT_TYPE_MTP
+HAS_NEXT_TOKEN_ROWS: bool = _extension is not None
+"""Whether libllama can give the rows that multi-token-prediction heads are fed; without, the
+following functions don't exist. They are in llama-ext.h, which is no public API."""
+llama_set_embeddings_nextn: Callable[[int, bool, bool], None]
+llama_get_embeddings_nextn: Callable[[int], Any]
+llama_set_nextn_layer_offset: Callable[[int, int], None]
+if HAS_NEXT_TOKEN_ROWS:
+    llama_set_embeddings_nextn = _extension.llama_set_embeddings_nextn
+    llama_get_embeddings_nextn = _extension.llama_get_embeddings_nextn
+    llama_set_nextn_layer_offset = _extension.llama_set_nextn_layer_offset
+
 FTYPE_F32: int = _library.LLAMA_FTYPE_ALL_F32
 FTYPE_F16: int = _library.LLAMA_FTYPE_MOSTLY_F16
 FTYPE_BF16: int = _library.LLAMA_FTYPE_MOSTLY_BF16
@@ -85,11 +104,61 @@ FTYPE_Q8_0: int = _library.LLAMA_FTYPE_MOSTLY_Q8_0
 FTYPE_GUESSED: int = _library.LLAMA_FTYPE_GUESSED
 
 
+class _GgufParameters(ctypes.Structure):
+    _fields_ = (("no_alloc", ctypes.c_bool), ("ctx", ctypes.c_void_p))
+
+
+def _gguf(name: str, result: Any, *arguments: Any) -> Callable[..., Any]:
+    """A function of gguf.h, which llama_cpp doesn't bind; libllama brings it along."""
+    function: Callable[..., Any] = _library._lib[name]
+    function.restype, function.argtypes = result, arguments  # type: ignore[attr-defined]
+    return function
+
+
+_handle, _index = ctypes.c_void_p, ctypes.c_int64
+_gguf_init_from_file = _gguf("gguf_init_from_file", _handle, ctypes.c_char_p, _GgufParameters)
+gguf_free: Callable[[int], None] = _gguf("gguf_free", None, _handle)
+gguf_find_key: Callable[[int, bytes], int] = _gguf(
+    "gguf_find_key", _index, _handle, ctypes.c_char_p
+)
+gguf_find_tensor: Callable[[int, bytes], int] = _gguf(
+    "gguf_find_tensor", _index, _handle, ctypes.c_char_p
+)
+gguf_get_kv_type: Callable[[int, int], int] = _gguf(
+    "gguf_get_kv_type", ctypes.c_int, _handle, _index
+)
+gguf_get_val_u32: Callable[[int, int], int] = _gguf(
+    "gguf_get_val_u32", ctypes.c_uint32, _handle, _index
+)
+gguf_get_val_str: Callable[[int, int], bytes] = _gguf(
+    "gguf_get_val_str", ctypes.c_char_p, _handle, _index
+)
+GGUF_TYPE_UINT32 = 4
+GGUF_TYPE_STRING = 8
+
+
+def gguf_init_from_file(path: bytes) -> int | None:
+    """Read what stands before the weights in a GGUF file; None if it can't be read."""
+    handle: int | None = _gguf_init_from_file(path, _GgufParameters(True, None))
+    return handle
+
+
+def kv_overrides(numbers: Mapping[str, int]) -> Structure:
+    """Other values for whole numbers in a file's metadata, as `llama_model_params` takes them."""
+    overrides = (_library.llama_model_kv_override * (len(numbers) + 1))()  # the last one is empty
+    for override, (key, number) in zip(overrides, numbers.items(), strict=False):
+        override.tag = _library.LLAMA_KV_OVERRIDE_TYPE_INT
+        override.key = key.encode()
+        override.value.val_i64 = number
+    return overrides
+
+
 def llama_batch(**arrays: Any) -> Structure:
     """A `llama_batch` over arrays that the caller keeps alive.
 
     Args:
-        arrays: an address for each of token, pos, n_seq_id, seq_id and logits.
+        arrays: an address for each of token, pos, n_seq_id, seq_id and logits, and for embd if
+            rows go in beside the tokens.
     """
     batch = _library.llama_batch()
     kinds = dict(_library.llama_batch._fields_)

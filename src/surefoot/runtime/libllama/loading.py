@@ -4,7 +4,8 @@ from surefoot.decoding import DecodeError
 from surefoot.runtime.base import ModelLoadError
 from surefoot.runtime.libllama import binding
 from surefoot.runtime.libllama.context import ContextPlan, context_parameters, open_context
-from surefoot.runtime.libllama.model import Model
+from surefoot.runtime.libllama.head_file import HeadFile
+from surefoot.runtime.libllama.model import Model, model_parameters
 from surefoot.runtime.libllama.model_file import check_model_file
 from surefoot.runtime.libllama.need import check_memory
 from surefoot.runtime.libllama.noise import default_logit_noise
@@ -20,36 +21,39 @@ def load(settings: LoadSettings) -> LibllamaRuntime:
             stays behind.
     """
     check_model_file(settings.file)
-    model = Model(settings.file, _model_parameters(settings))
+    file = HeadFile.of(settings.file)
+    if file.alone:
+        raise ModelLoadError(
+            f"can't load {settings.file}: it holds a multi-token-prediction head and nothing else. "
+            "Load the model that it belongs to (-m), and let the head draft for it "
+            "(-md, --spec-type draft-mtp)."
+        )
+    problem = file.problem if settings.mtp else "its heads have not been loaded"
+    model = Model(settings.file, model_parameters(file, settings.gpu_layers, mtp=problem is None))
     try:
-        return _with_context(settings, model)
+        return _with_context(settings, model, file, problem)
     except BaseException:
         model.close()
         raise
 
 
-def _model_parameters(settings: LoadSettings) -> binding.Structure:
-    parameters = binding.llama_model_default_params()
-    if settings.gpu_layers is not None:
-        parameters.n_gpu_layers = settings.gpu_layers
-    return parameters
-
-
-def _with_context(settings: LoadSettings, model: Model) -> LibllamaRuntime:
+def _with_context(
+    settings: LoadSettings, model: Model, file: HeadFile, head_problem: str | None
+) -> LibllamaRuntime:
     if binding.llama_model_has_encoder(model.handle):
         raise ModelLoadError(
             f"can't run {settings.file}: {model.info.architecture} is an encoder-decoder model or "
             "an encoder, which surefoot doesn't support. Use a decoder-only model."
         )
     plan = ContextPlan.of(settings, model.training_context)
-    check_memory(settings, plan, model)
+    check_memory(settings, plan, model, file)
     context = open_context(model, context_parameters(settings, plan, model))
     noise = settings.logit_noise
     if noise is None:
         file_type = binding.llama_model_ftype(model.handle)
         noise = default_logit_noise(file_type, on_gpu=settings.on_gpu)
     try:
-        return LibllamaRuntime(model, context, plan, settings.slots, noise)
+        return LibllamaRuntime(model, context, plan, settings, noise, head_problem)
     except DecodeError as error:
         binding.llama_free(context)
         raise ModelLoadError(

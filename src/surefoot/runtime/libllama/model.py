@@ -7,6 +7,7 @@ from pathlib import Path
 from surefoot.runtime.base import ModelInfo, ModelLoadError
 from surefoot.runtime.libllama import binding, log
 from surefoot.runtime.libllama.errors import RuntimeClosedError
+from surefoot.runtime.libllama.head_file import HeadFile
 from surefoot.runtime.libllama.tokenizer import LibllamaTokenizer
 
 _ADVICE = {
@@ -18,8 +19,40 @@ _ADVICE = {
 _NO_ADVICE = "Run with -v to see all that libllama has to say."
 
 
+def model_parameters(
+    file: HeadFile, gpu_layers: int | None = None, *, mtp: bool = False
+) -> binding.Structure:
+    """What to ask libllama for when it loads a file.
+
+    Args:
+        file: what is known of heads in the file; where it lacks some that its metadata announce,
+            libllama is told that there are none.
+        gpu_layers: layers to put on a GPU; None for all, if there is one.
+        mtp: whether to load multi-token-prediction heads, too.
+    """
+    parameters = binding.llama_model_default_params()
+    parameters.load_mtp = mtp
+    if gpu_layers is not None:
+        parameters.n_gpu_layers = gpu_layers
+    if file.corrections:
+        parameters.kv_overrides = binding.kv_overrides(file.corrections)
+    return parameters
+
+
 class Model:
     """A model file in memory, and libllama's handle of it.
+
+    Attributes:
+        vocabulary: libllama's handle of the vocabulary, which goes with the model's.
+        vocabulary_size: how many token ids there are.
+        is_recurrent: whether all of its memory is recurrent.
+        is_hybrid: whether some of it is.
+        window: tokens that sliding-window attention looks back; 0 if there is none.
+        row_size: length of the hidden row behind the last layer.
+        heads: how many multi-token-prediction heads the file announces; see `head_file`.
+        training_context: tokens of context that it was trained with.
+        tokenizer: turns text into tokens and back.
+        info: what it is, in words and figures.
 
     Raises:
         ModelLoadError: libllama can't load the file.
@@ -39,6 +72,8 @@ class Model:
         self.is_recurrent = binding.llama_model_is_recurrent(self._handle)
         self.is_hybrid = binding.llama_model_is_hybrid(self._handle)
         self.window = max(0, binding.llama_model_n_swa(self._handle))
+        self.row_size = binding.llama_model_n_embd_out(self._handle)
+        self.heads = binding.llama_model_n_layer_nextn(self._handle)
         self.training_context = binding.llama_model_n_ctx_train(self._handle)
         self.tokenizer = LibllamaTokenizer(self)
         self.info = self._describe()

@@ -11,7 +11,8 @@ from pathlib import Path
 from surefoot.runtime.base import ModelLoadError
 from surefoot.runtime.libllama import binding, log
 from surefoot.runtime.libllama.context import ContextPlan, context_parameters, open_context
-from surefoot.runtime.libllama.model import Model
+from surefoot.runtime.libllama.head_file import HeadFile
+from surefoot.runtime.libllama.model import Model, model_parameters
 from surefoot.runtime.libllama.settings import LoadSettings
 
 _SYSTEM = Path("/proc/meminfo")
@@ -53,7 +54,7 @@ def available_memory() -> int | None:
     return min(limits, default=None)
 
 
-def check_memory(settings: LoadSettings, plan: ContextPlan, model: Model) -> None:
+def check_memory(settings: LoadSettings, plan: ContextPlan, model: Model, file: HeadFile) -> None:
     """Make sure that a context fits, if it will lie in the computer's own memory.
 
     Weights are not counted: they are mapped from the file, so they slow down what doesn't fit
@@ -65,7 +66,7 @@ def check_memory(settings: LoadSettings, plan: ContextPlan, model: Model) -> Non
     available = available_memory()
     if available is None or settings.on_gpu or _surely_fits(settings, plan, model, available):
         return
-    need = _measured_need(settings, plan)
+    need = _measured_need(settings, plan, file)
     if need.of(plan.cells) <= available:
         return
     advice = "Even the smallest context doesn't fit: free memory, or use a smaller model."
@@ -95,9 +96,9 @@ def _surely_fits(settings: LoadSettings, plan: ContextPlan, model: Model, availa
     return plan.cells * (keys_and_values + masks) + logits < available / 2
 
 
-def _measured_need(settings: LoadSettings, plan: ContextPlan) -> MemoryNeed:
+def _measured_need(settings: LoadSettings, plan: ContextPlan, file: HeadFile) -> MemoryNeed:
     """Sizes by two dry runs, long enough that windowed caches have reached their full size."""
-    parameters = binding.llama_model_default_params()
+    parameters = model_parameters(file)
     parameters.no_alloc = True
     parameters.load_mode = 0  # mapping the file is not possible in a dry run
     model = Model(settings.file, parameters)

@@ -12,7 +12,7 @@ from typing import NoReturn
 import numpy as np
 from numpy.typing import NDArray
 
-from surefoot.decoding import DecodeError, Feed
+from surefoot.decoding import DecodeError, Feed, Rows
 from surefoot.runtime.libllama import binding
 from surefoot.runtime.libllama.batch import Batch
 from surefoot.runtime.libllama.memory import SequenceMemory
@@ -25,6 +25,7 @@ _FAILURES = {
     -2: "libllama could not prepare it, or had no memory for it",
     -3: "the computation failed",
 }
+_MOST_BUFFERS = 64
 _UNTOUCHED = (1, -1)
 """After these the memory is as before; after others parts of the pass may have been absorbed."""
 
@@ -51,6 +52,13 @@ class Limits:
 class Passes:
     """Runs passes on a context.
 
+    Args:
+        context: libllama's handle.
+        memory: the context's.
+        cutting: how libllama cuts a pass into graph runs.
+        limits: what a pass must not exceed.
+        row_size: length of the hidden row that goes in with each token; 0 if none does.
+
     Attributes:
         count: passes so far that ran.
         graph_runs: graph runs so far.
@@ -58,15 +66,23 @@ class Passes:
     """
 
     def __init__(
-        self, context: int, memory: SequenceMemory, cutting: Cutting, limits: Limits
+        self,
+        context: int,
+        memory: SequenceMemory,
+        cutting: Cutting,
+        limits: Limits,
+        row_size: int = 0,
     ) -> None:
         self._context = context
         self._memory = memory
         self._cutting = cutting
         self._limits = limits
-        self._batch = Batch(limits.tokens, limits.length, limits.sequences, limits.vocabulary)
+        self._batch = Batch(
+            limits.tokens, limits.length, limits.sequences, limits.vocabulary, row_size
+        )
         self._logits = np.empty((0, limits.vocabulary), np.float32)
         self._logits_address = 0
+        self._row_buffers: dict[int, Rows] = {}
         self.forget_counts()
 
     def forget_counts(self) -> None:
@@ -75,8 +91,13 @@ class Passes:
         self.graph_runs = 0
         self.native_seconds = 0.0
 
-    def run(self, feeds: Series[Feed]) -> list[NDArray[np.float32]]:
+    def run(self, feeds: Series[Feed], rows: Series[Rows] = ()) -> list[NDArray[np.float32]]:
         """Run one pass; see `Target.decode`.
+
+        Args:
+            feeds: the feeds.
+            rows: for each of them the hidden rows that go in, shape (tokens, row size), if rows
+                do; then the feeds must be in order of their ids.
 
         Returns:
             Views into libllama's buffer, in the order of the feeds.
@@ -87,21 +108,44 @@ class Passes:
         # In order of their ids libllama can put sequences side by side that otherwise it can't.
         placed = feeds if len(feeds) == 1 else sorted(feeds, key=itemgetter(0))
         outputs = self._check(placed)
-        self._batch.fill(placed)
-        rows = self._compute(placed, outputs)
+        self._batch.fill(placed, rows)
+        logits = self._compute(placed, outputs)
         widths = {feed.sequence: len(feed.tokens) for feed in placed}
         self.count += 1
         self.graph_runs += self._cutting.runs(widths)
         if self._cutting.snapshots:
             self._memory.absorbed(self._cutting.undisturbed(widths))
-        if len(feeds) == 1:
-            return [rows]
-        found = {}
-        begin = 0
-        for feed in placed:
-            found[feed.sequence] = rows[begin : begin + feed.outputs]
-            begin += feed.outputs
-        return [found[feed.sequence] for feed in feeds]
+        return _in_order(feeds, placed, [feed.outputs for feed in placed], logits)
+
+    def next_rows(self, feeds: Series[Feed], row_size: int) -> list[Rows]:
+        """The hidden rows of the last pass, for every token.
+
+        Args:
+            feeds: those of the pass, in the order in which they were given.
+            row_size: length of a row.
+
+        Returns:
+            Read-only views into libllama's buffer, in the order of the feeds.
+        """
+        placed = feeds if len(feeds) == 1 else sorted(feeds, key=itemgetter(0))
+        widths = [len(feed.tokens) for feed in placed]
+        return _in_order(feeds, placed, widths, self.raw_rows(sum(widths), row_size))
+
+    def raw_rows(self, count: int, row_size: int) -> Rows:
+        """The first rows in libllama's buffer of them, which are in the batch's order.
+
+        The buffer lies behind that of the logits: where, depends on how many of those there are.
+        """
+        pointer = binding.llama_get_embeddings_nextn(self._context)
+        address = binding.address_of(pointer)
+        rows = self._row_buffers.get(address)
+        if rows is None or count > len(rows):
+            if len(self._row_buffers) == _MOST_BUFFERS:
+                self._row_buffers.clear()
+            rows = np.ctypeslib.as_array(pointer, (count, row_size))
+            rows.flags.writeable = False
+            self._row_buffers[address] = rows
+        return rows[:count]
 
     def _check(self, feeds: Series[Feed]) -> int:
         """Refuse what libllama would abort over or get wrong; return the number of outputs."""
@@ -179,3 +223,24 @@ class Passes:
             self._logits.flags.writeable = False
             self._logits_address = address
         return self._logits[:outputs]
+
+
+def _in_order(
+    feeds: Series[Feed], placed: Series[Feed], lengths: Series[int], rows: NDArray[np.float32]
+) -> list[NDArray[np.float32]]:
+    """Share rows out to the feeds.
+
+    Args:
+        feeds: the feeds in the order that is wanted.
+        placed: the same in the order of the rows.
+        lengths: how many rows belong to each of those.
+        rows: all rows, one after the other.
+    """
+    if len(feeds) == 1:
+        return [rows]
+    found = {}
+    begin = 0
+    for feed, length in zip(placed, lengths, strict=True):
+        found[feed.sequence] = rows[begin : begin + length]
+        begin += length
+    return [found[feed.sequence] for feed in feeds]

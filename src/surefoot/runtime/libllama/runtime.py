@@ -1,5 +1,6 @@
 """A model that libllama runs, as the rest of surefoot sees it."""
 
+from collections.abc import Callable
 from collections.abc import Sequence as Series
 from types import TracebackType
 from typing import Self
@@ -7,7 +8,7 @@ from typing import Self
 import numpy as np
 from numpy.typing import NDArray
 
-from surefoot.decoding import Feed, Rollback
+from surefoot.decoding import Feed, Rollback, RowWatcher
 from surefoot.runtime.base import ModelInfo
 from surefoot.runtime.libllama import binding
 from surefoot.runtime.libllama.context import ContextPlan
@@ -17,6 +18,7 @@ from surefoot.runtime.libllama.model import Model
 from surefoot.runtime.libllama.passes import Limits, Passes
 from surefoot.runtime.libllama.pieces import Cutting
 from surefoot.runtime.libllama.probe import probe_rollback
+from surefoot.runtime.libllama.settings import LoadSettings
 from surefoot.runtime.libllama.tokenizer import LibllamaTokenizer
 
 
@@ -27,21 +29,39 @@ class LibllamaRuntime:
         model: the model, which is closed together with the runtime.
         context: libllama's handle of a context for that model, which is freed with it.
         plan: the context's sizes.
-        slots: number of live sequences.
+        settings: how they were loaded.
         logit_noise: tolerance of the near-tie rule.
+        head_problem: see the attribute.
+
+    Attributes:
+        model: the model.
+        plan: the context's sizes.
+        settings: how they were loaded.
+        head_problem: why the model's own multi-token-prediction heads can't be used, in words;
+            None if they can.
 
     Raises:
         DecodeError: the model can't run a few tokens. Nothing has been freed then.
     """
 
     def __init__(
-        self, model: Model, context: int, plan: ContextPlan, slots: int, logit_noise: float
+        self,
+        model: Model,
+        context: int,
+        plan: ContextPlan,
+        settings: LoadSettings,
+        logit_noise: float,
+        head_problem: str | None,
     ) -> None:
         self._context: int | None = context
-        self._model = model
-        self._plan = plan
-        self._slots = slots
+        self.model = model
+        self.plan = plan
+        self.settings = settings
+        self.head_problem = head_problem
         self._logit_noise = logit_noise
+        self._watchers: list[RowWatcher] = []
+        self._dependents: list[Callable[[], None]] = []
+        slots = settings.slots
         recurrent = model.is_recurrent or model.is_hybrid
         snapshots = binding.llama_n_rs_seq(context)
         limits = Limits(
@@ -72,12 +92,12 @@ class LibllamaRuntime:
     @property
     def info(self) -> ModelInfo:
         """What the model is."""
-        return self._model.info
+        return self.model.info
 
     @property
     def tokenizer(self) -> LibllamaTokenizer:
         """The model's tokenizer."""
-        return self._model.tokenizer
+        return self.model.tokenizer
 
     @property
     def rollback(self) -> Rollback:
@@ -97,12 +117,12 @@ class LibllamaRuntime:
     @property
     def slots(self) -> int:
         """How many live sequences there is memory for."""
-        return self._slots
+        return self.settings.slots
 
     @property
     def context_length(self) -> int:
         """Tokens of context for each live sequence."""
-        return self._plan.context_length
+        return self.plan.context_length
 
     @property
     def batch_size(self) -> int:
@@ -136,7 +156,38 @@ class LibllamaRuntime:
             RuntimeClosedError: the model has been closed.
         """
         self._check_open()
-        return self._passes.run(feeds)
+        logits = self._passes.run(feeds)
+        if self._watchers:
+            rows = self._passes.next_rows(feeds, self.model.row_size)
+            for watcher in self._watchers:
+                watcher(feeds, rows)
+        return logits
+
+    def watch(self, watcher: RowWatcher) -> None:
+        """Let someone have a hidden row for every token of each pass, until told otherwise.
+
+        The rows are those that multi-token-prediction heads are fed: the last layer's output at
+        each token. While nobody watches, libllama does not hand them out.
+
+        Args:
+            watcher: called after each pass with its feeds and, for each of them, read-only rows of
+                shape (tokens, row size), which are good until the next pass.
+
+        Raises:
+            RuntimeClosedError: the model has been closed.
+        """
+        self._check_open()
+        self._watchers.append(watcher)
+        self._hand_out_rows()
+
+    def unwatch(self, watcher: RowWatcher) -> None:
+        """Have done with `watch`; no error if it is not watching."""
+        self._watchers = [other for other in self._watchers if other != watcher]
+        if self._context is not None:
+            self._hand_out_rows()
+
+    def _hand_out_rows(self) -> None:
+        binding.llama_set_embeddings_nextn(self.handle, bool(self._watchers), False)
 
     def fork(self, source: int, copy: int, start: int, end: int) -> None:
         """Let `copy` share what `source` absorbed at [start, end); see `Target.fork`.
@@ -167,12 +218,29 @@ class LibllamaRuntime:
         self._check_open()
         self._memory.drop(sequence)
 
+    @property
+    def handle(self) -> int:
+        """libllama's handle of the context.
+
+        Raises:
+            RuntimeClosedError: the model has been closed.
+        """
+        if self._context is None:
+            raise RuntimeClosedError
+        return self._context
+
+    def close_first(self, close: Callable[[], None]) -> None:
+        """Let something that uses the context be closed before it is; it may be closed twice."""
+        self._dependents.append(close)
+
     def close(self) -> None:
         """Free the model and its memory. Further calls are errors; closing twice is not."""
         if self._context is not None:
+            for close in reversed(self._dependents):
+                close()
             binding.llama_free(self._context)
             self._context = None
-            self._model.close()
+            self.model.close()
 
     def _check_open(self) -> None:
         if self._context is None:

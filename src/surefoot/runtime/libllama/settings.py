@@ -34,6 +34,8 @@ class LoadSettings:
         gpu_layers: layers to put on a GPU; None for all, if there is one. (-ngl)
         snapshots: recurrent states kept for rolling back short drafts, for models that can. They
             make every pass a little dearer.
+        mtp: whether to load the model's own multi-token-prediction heads, too, if it has any; see
+            `open_head`.
         all_outputs: whether a pass may ask for logits of every token; costs memory, good for
             tests and measurements.
         logit_noise: tolerance of the near-tie rule; None for a default by type of weights.
@@ -51,6 +53,7 @@ class LoadSettings:
     threads: int | None = None
     gpu_layers: int | None = None
     snapshots: int = 0
+    mtp: bool = False
     all_outputs: bool = False
     logit_noise: float | None = None
 

@@ -71,6 +71,10 @@ class SimulatedTokenizer:
         """A token's bytes; none for control tokens."""
         return self._pieces[token]
 
+    def text_of(self, token: int) -> str:
+        """A special token's text as it is written in prompts."""
+        return next((text for text, special in self._special.items() if special == token), "")
+
     def _encode(self, text: bytes) -> list[int]:
         tokens = []
         at = 0
