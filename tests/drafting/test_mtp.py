@@ -1,6 +1,7 @@
 """`draft-mtp` with a toy head that is exact when fed right.
 
-One wrong row or one stale entry, and a draft is rejected. So on a target without noise "all drafts were accepted" means that all was right.
+One wrong row or one stale entry, and a draft is rejected. So on a target without noise "all drafts
+were accepted" means that all was right.
 """
 
 import random
