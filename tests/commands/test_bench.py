@@ -28,7 +28,7 @@ def test_json_has_a_row_for_each_kind_of_prompt(surefoot: Command) -> None:
     ended = surefoot.bench("--json", "-n", "16", "--repeats", "1")
     assert ended.code == 0
     said = json.loads(ended.out)
-    assert said.keys() == {"model", "rollback", "rows"}
+    assert said.keys() == {"model", "rollback", "synthetic", "rows"}
     assert [row["prompts"] for row in said["rows"]] == ["copy", "edit", "code", "json", "prose"]
     for row in said["rows"]:
         assert row.keys() == names(Row)

@@ -52,8 +52,9 @@ WRONG = [
     ("stream_options", []),
     ("speculative", "off"),
     ("speculative", {"n_max": -1}),
-    ("speculative", {"n_max": 1, "p_min": 0.5}),
-    ("speculative", {}),
+    ("speculative", {"n_max": 1, "p_min": 1.5}),
+    ("speculative", {"n_minimum": 1}),
+    ("speculative.types", ["draft-mtp"]),
     ("cache_prompt", 1),
     ("model", 3),
 ]

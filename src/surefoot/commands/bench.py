@@ -23,9 +23,10 @@ from surefoot.bench.overhead import (
 from surefoot.bench.prompts import PROMPTS, Prompt
 from surefoot.commands import options as shared
 from surefoot.commands.run import as_chat_tokens
-from surefoot.commands.speculation import drafter_for, uses_own_head
+from surefoot.commands.speculation import drafter_for, settings_of, uses_own_head
 from surefoot.decoding import InvalidParameterError
-from surefoot.drafting.options import add_speculation_arguments, speculation_settings
+from surefoot.drafting.options import add_speculation_arguments
+from surefoot.drafting.synthetic import synthetic_acceptance
 from surefoot.engine import Engine
 from surefoot.runtime.libllama import load
 
@@ -80,7 +81,8 @@ def run(options: argparse.Namespace) -> int:
 
 def measure_prompts(options: argparse.Namespace) -> dict[str, Any]:
     """Compare plain and speculative decoding."""
-    speculation = speculation_settings(options)
+    speculation = settings_of(options)
+    synthetic = synthetic_acceptance(speculation)
     if not speculation.chosen:
         raise InvalidParameterError("--spec-type", "is 'none', so there is nothing to compare")
     prompts = read_prompts(options.prompts) if options.prompts else PROMPTS
@@ -93,7 +95,7 @@ def measure_prompts(options: argparse.Namespace) -> dict[str, Any]:
     )
     console = Console(stderr=True)
     with closing(load(settings)) as runtime, drafter_for(runtime, speculation, options) as drafter:
-        engine = Engine(runtime, drafter, max_draft=speculation.n_max)
+        engine = Engine(runtime, drafter, speculation.n_max, synthetic)
         with console.status("starting") as status:
             pairs = compare(
                 engine,
@@ -107,6 +109,7 @@ def measure_prompts(options: argparse.Namespace) -> dict[str, Any]:
         return {
             "model": runtime.info.name,
             "rollback": runtime.rollback.kind,
+            "synthetic": synthetic is not None,
             "rows": rows(pairs, drafter.name if drafter else "none"),
         }
 

@@ -5,6 +5,7 @@ import os
 import signal
 import sys
 from contextlib import closing
+from dataclasses import asdict
 from itertools import groupby
 from pathlib import Path
 from types import FrameType
@@ -16,9 +17,10 @@ from rich.table import Table
 
 from surefoot.chat.template import ChatTemplate
 from surefoot.commands import options as shared
-from surefoot.commands.speculation import drafter_for, uses_own_head
+from surefoot.commands.speculation import drafter_for, settings_of, uses_own_head
 from surefoot.decoding import InvalidParameterError, SurefootError
-from surefoot.drafting.options import add_speculation_arguments, speculation_settings
+from surefoot.drafting.options import add_speculation_arguments
+from surefoot.drafting.synthetic import synthetic_acceptance
 from surefoot.engine import Delta, Engine, Generation, GenerationState, Request
 from surefoot.runtime.base import Runtime
 from surefoot.runtime.libllama import load
@@ -67,7 +69,8 @@ def run(options: argparse.Namespace) -> int:
     shared.set_up_logging(options)
     prompt = read_prompt(options)
     sampling = shared.sampling(options)
-    speculation = speculation_settings(options)
+    speculation = settings_of(options)
+    synthetic = synthetic_acceptance(speculation)
     settings = shared.load_settings(
         options,
         slots=1,
@@ -77,7 +80,7 @@ def run(options: argparse.Namespace) -> int:
     if options.n_predict < 1 and options.n_predict != -1:
         raise InvalidParameterError("-n", "must be at least 1, or -1 for no limit")
     with closing(load(settings)) as runtime, drafter_for(runtime, speculation, options) as drafter:
-        engine = Engine(runtime, drafter, max_draft=speculation.n_max)
+        engine = Engine(runtime, drafter, speculation.n_max, synthetic)
         request = Request(
             prompt=tuple(tokenize(runtime, prompt, options)),
             sampling=sampling,
@@ -210,7 +213,9 @@ def as_json(engine: Engine, generation: Generation) -> dict[str, Any]:
         "accepted": counts.accepted,
         "drafted_by_position": counts.drafted_by_position,
         "accepted_by_position": counts.accepted_by_position,
+        "by_drafter": {name: asdict(part) for name, part in counts.by_drafter.items()},
         "drafter_errors": counts.drafter_errors,
+        "synthetic": summary.synthetic,
         "mean_length": counts.mean_length,
         "rollback": engine.runtime.rollback.kind,
         "rollbacks": counts.rollbacks,
@@ -229,7 +234,10 @@ def as_table(engine: Engine, generation: Generation) -> Table:
     """A generation's figures for a person."""
     summary, counts = generation.summary, generation.summary.counts
     finish = generation.finish
-    table = Table(title=engine.runtime.info.name, show_header=False, title_justify="left")
+    title = engine.runtime.info.name
+    if summary.synthetic:
+        title += ": drafts accepted by chance, THE TEXT IS NOT THE MODEL'S"
+    table = Table(title=title, show_header=False, title_justify="left")
     table.add_column(style="dim")
     table.add_column()
     rows = {

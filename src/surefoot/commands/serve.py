@@ -6,9 +6,10 @@ from contextlib import closing
 from pathlib import Path
 
 from surefoot.commands import options as shared
-from surefoot.commands.speculation import drafter_for, uses_own_head
+from surefoot.commands.speculation import drafter_for, settings_of, uses_own_head
 from surefoot.decoding import InvalidParameterError
-from surefoot.drafting.options import add_speculation_arguments, speculation_settings
+from surefoot.drafting.options import add_speculation_arguments
+from surefoot.drafting.synthetic import synthetic_acceptance
 from surefoot.engine import Engine
 from surefoot.runtime.base import Runtime
 from surefoot.runtime.libllama import load
@@ -56,7 +57,8 @@ def run(options: argparse.Namespace) -> int:
     """Run the subcommand; returns the exit code."""
     shared.set_up_logging(options)
     defaults = shared.sampling(options)
-    speculation = speculation_settings(options)
+    speculation = settings_of(options)
+    synthetic = synthetic_acceptance(speculation)
     settings = shared.load_settings(
         options,
         options.parallel,
@@ -71,7 +73,7 @@ def run(options: argparse.Namespace) -> int:
             closing(load(settings)) as runtime,
             drafter_for(runtime, speculation, options) as drafter,
         ):
-            engine = Engine(runtime, drafter, max_draft=speculation.n_max)
+            engine = Engine(runtime, drafter, speculation.n_max, synthetic)
             serve(
                 engine,
                 listener,
@@ -91,7 +93,11 @@ def _model_name(runtime: Runtime, path: Path) -> str:
 
 def _welcome(url: str, engine: Engine) -> str:
     runtime = engine.runtime
-    drafter = engine.drafter.name if engine.drafter else "none (speculation is off)"
+    drafter = "none (speculation is off)"
+    if engine.drafter:
+        drafter = f"{engine.drafter.name}, at most {engine.max_draft} tokens a draft"
+    if engine.synthetic:
+        drafter += ", accepted by chance: THE TEXT IS NOT THE MODEL'S"
     return (
         f"surefoot: {runtime.info.name} ({runtime.info.architecture}, {runtime.info.memory}), "
         f"{runtime.slots} slots of {runtime.context_length} tokens\n"

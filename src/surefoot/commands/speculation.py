@@ -11,15 +11,45 @@ from surefoot import models
 from surefoot.decoding import Drafter, InvalidParameterError
 from surefoot.drafting.base import make_drafter
 from surefoot.drafting.closing import close_drafter
+from surefoot.drafting.options import speculation_settings
 from surefoot.drafting.resources import Resources
 from surefoot.drafting.settings import SpeculationSettings
 from surefoot.drafting.vocabulary import Vocabulary, shared_tokens
 from surefoot.runtime.base import ModelLoadError, Runtime
-from surefoot.runtime.libllama import LibllamaRuntime, LoadSettings, NoHeadError, load, open_head
+from surefoot.runtime.libllama import (
+    HeadFile,
+    LibllamaRuntime,
+    LoadSettings,
+    NoHeadError,
+    load,
+    open_head,
+)
 
 SHORTEST_DRAFT_CONTEXT = 32
 
 _LOG = logging.getLogger(__name__)
+
+
+def settings_of(options: argparse.Namespace) -> SpeculationSettings:
+    """What the options say about speculation, once `--spec-type auto` is settled.
+
+    That is the default: a model given with -md drafts, else the target's own head if it has one,
+    else n-grams do.
+
+    Raises:
+        InvalidParameterError: a drafter is unknown, or a number is outside its range.
+    """
+    if options.spec_type in (None, ["auto"]):
+        options = argparse.Namespace(**vars(options) | {"spec_type": _automatic(options)})
+    return speculation_settings(options)
+
+
+def _automatic(options: argparse.Namespace) -> list[str] | None:
+    path = options.spec_draft_model or options.model
+    if path.is_file() and HeadFile.of(path).problem is None:
+        return ["draft-mtp"]
+    # A draft model then drafts, and speculation_settings says so; without one n-grams do.
+    return None
 
 
 @contextmanager

@@ -17,7 +17,7 @@ from surefoot.decoding.memory import Memory, memory_for
 from surefoot.decoding.prefill import absorb
 from surefoot.decoding.round import MAX_PENDING, Outcome, Round
 from surefoot.decoding.sampling import GREEDY, Choice, Sampling, choose
-from surefoot.decoding.sequence import Sequence
+from surefoot.decoding.sequence import DraftWishes, Sequence
 from surefoot.decoding.synthetic import SyntheticAcceptance, check_rates, rates_for_length
 from surefoot.decoding.target import Feed, Rollback, RollbackKind, Target
 from surefoot.decoding.transcript import Transcript
@@ -31,6 +31,7 @@ __all__ = [
     "Counts",
     "DecodeError",
     "Draft",
+    "DraftWishes",
     "Drafter",
     "DrafterCounts",
     "Ending",

@@ -12,6 +12,21 @@ from surefoot.decoding.memory import Memory
 from surefoot.decoding.sampling import Choice, Sampling
 
 
+@dataclass(frozen=True, slots=True)
+class DraftWishes:
+    """What a request wants of its drafts, beyond their length; None leaves it to the drafters.
+
+    Attributes:
+        types: names of the drafters that may draft for it.
+        n_min: a draft shorter than that is not used, from drafters that run a model.
+        p_min: such a drafter ends a draft before the first token that it finds less probable.
+    """
+
+    types: frozenset[str] | None = None
+    n_min: int | None = None
+    p_min: float | None = None
+
+
 @dataclass(slots=True, eq=False)
 class Sequence:
     """One request's tokens.
@@ -22,6 +37,7 @@ class Sequence:
         sampling: how the target chooses.
         ending: when the request is over.
         max_draft: most draft tokens in a round; 0 for no speculation.
+        wishes: what else is wanted of the drafts.
         prompt_length: how many of the committed tokens are prompt.
         finish: why the request ended; None while it goes on.
         counts: what its rounds did.
@@ -32,6 +48,7 @@ class Sequence:
     sampling: Sampling = field(default_factory=Sampling)
     ending: Ending = field(default_factory=Ending)
     max_draft: int = 16
+    wishes: DraftWishes = field(default_factory=DraftWishes)
     prompt_length: int = 0
     finish: Finish | None = None
     counts: Counts = field(default_factory=Counts)

@@ -29,9 +29,13 @@ class Chain:
         """Draft for each sequence; each draft bears the name of the drafter that made it."""
         drafts = [NO_DRAFT] * len(wanted)
         for drafter in self._drafters.values():
-            without = [index for index, draft in enumerate(drafts) if not draft.tokens]
+            without = [
+                index
+                for index, draft in enumerate(drafts)
+                if not draft.tokens and _may_draft(drafter, wanted[index][0])
+            ]
             if not without:
-                break
+                continue
             proposed = drafter.propose([wanted[index] for index in without])
             for index, draft in zip(without, proposed, strict=True):
                 drafts[index] = draft
@@ -51,3 +55,9 @@ class Chain:
         """Close every drafter."""
         for drafter in self._drafters.values():
             drafter.close()
+
+
+def _may_draft(drafter: Drafter, sequence: Sequence) -> bool:
+    """Whether the request wants drafts of that drafter."""
+    types = sequence.wishes.types
+    return types is None or drafter.name in types

@@ -125,7 +125,7 @@ class DraftModel:
         # The last token of a draft is never absorbed.
         room = self._model.context_length + 1 - len(sequence.committed)
         guess.most = min(most, self._n_max, room)
-        if guess.most < self._n_min:
+        if guess.most < self._least(sequence):
             guess.most = 0
         return guess
 
@@ -209,7 +209,7 @@ class DraftModel:
             return False
         if token >= self._shared:
             return False
-        if self._p_min > 0 and probability(logits, token) < self._p_min:
+        if self._improbable(sequence, logits, token):
             return False
         tokens.append(token)
         ending = sequence.ending
@@ -236,7 +236,19 @@ class DraftModel:
         if not guess.tokens:
             return NO_DRAFT
         guess.shadow.failures = 0
-        return Draft(guess.tokens, self.name) if len(guess.tokens) >= self._n_min else NO_DRAFT
+        long_enough = len(guess.tokens) >= self._least(guess.sequence)
+        return Draft(guess.tokens, self.name) if long_enough else NO_DRAFT
+
+    def _least(self, sequence: Sequence) -> int:
+        """The shortest draft that is used."""
+        wish = sequence.wishes.n_min
+        return self._n_min if wish is None else wish
+
+    def _improbable(self, sequence: Sequence, logits: NDArray[np.float32], token: int) -> bool:
+        """Whether a token is too improbable to be drafted."""
+        wish = sequence.wishes.p_min
+        p_min = self._p_min if wish is None else wish
+        return p_min > 0 and probability(logits, token) < p_min
 
 
 @dataclass(slots=True)

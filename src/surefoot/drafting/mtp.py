@@ -21,6 +21,7 @@ from collections.abc import Sequence as Series
 from dataclasses import dataclass, field, replace
 
 import numpy as np
+from numpy.typing import NDArray
 
 from surefoot.decoding import (
     NO_DRAFT,
@@ -223,7 +224,7 @@ class MtpDrafter:
             return guess
         # A head has fewer entries than the text has tokens, and never gets a draft's last one.
         guess.most = min(most, self._n_max, self._head.room - end + 2)
-        if guess.most < self._n_min:
+        if guess.most < self._least(sequence):
             guess.most = 0
         return guess
 
@@ -239,8 +240,7 @@ class MtpDrafter:
         sequence, tokens = guess.sequence, guess.tokens
         position = len(sequence.committed) + len(tokens)
         token = choose(output.logits, sequence.sampling, position, tolerance=0.0).token
-        unlikely = self._p_min > 0 and probability(output.logits, token) < self._p_min
-        if token >= self._shared or unlikely:
+        if token >= self._shared or self._improbable(sequence, output.logits, token):
             guess.most = len(tokens)
             return
         tokens.append(token)
@@ -253,7 +253,19 @@ class MtpDrafter:
         if not guess.tokens:
             return NO_DRAFT
         guess.trail.failures = 0
-        return Draft(guess.tokens, self.name) if len(guess.tokens) >= self._n_min else NO_DRAFT
+        long_enough = len(guess.tokens) >= self._least(guess.sequence)
+        return Draft(guess.tokens, self.name) if long_enough else NO_DRAFT
+
+    def _least(self, sequence: Sequence) -> int:
+        """The shortest draft that is used."""
+        wish = sequence.wishes.n_min
+        return self._n_min if wish is None else wish
+
+    def _improbable(self, sequence: Sequence, logits: NDArray[np.float32], token: int) -> bool:
+        """Whether a token is too improbable to be drafted."""
+        wish = sequence.wishes.p_min
+        p_min = self._p_min if wish is None else wish
+        return p_min > 0 and probability(logits, token) < p_min
 
 
 @dataclass(slots=True)

@@ -84,7 +84,8 @@ def add_speculation_arguments(parser: argparse.ArgumentParser) -> None:
         action="append",
         metavar="TYPE,...",
         help=f"drafters, to be tried in this order, those that run a model last: "
-        f"{', '.join(['none', *KINDS])} (default: {','.join(SpeculationSettings().types)})",
+        f"{', '.join(['none', *KINDS])}; or auto, the default: the model's own head if it has one, "
+        f"else {','.join(SpeculationSettings().types)}",
     )
     group.add_argument(
         "--spec-default",

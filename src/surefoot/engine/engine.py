@@ -200,6 +200,7 @@ class Engine:
                 max_length=self.runtime.context_length,
             ),
             max_draft=min(wanted, self.max_draft),
+            wishes=request.wishes,
         )
 
     # Passes

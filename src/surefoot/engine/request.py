@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, field
 
-from surefoot.decoding import InvalidParameterError, Sampling, SurefootError
+from surefoot.decoding import DraftWishes, InvalidParameterError, Sampling, SurefootError
 
 
 class PromptTooLongError(SurefootError):
@@ -27,6 +27,7 @@ class Request:
         stop_tokens: token ids at which to stop.
         max_draft: most draft tokens a round; 0 turns speculation off; None leaves it to the
             engine, which also caps it.
+        wishes: what else is wanted of the drafts.
 
     Raises:
         InvalidParameterError: a value is outside its range.
@@ -38,6 +39,7 @@ class Request:
     stops: tuple[str, ...] = ()
     stop_tokens: frozenset[int] = frozenset()
     max_draft: int | None = None
+    wishes: DraftWishes = field(default_factory=DraftWishes)
 
     def __post_init__(self) -> None:
         """Check the ranges."""

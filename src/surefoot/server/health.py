@@ -1,4 +1,4 @@
-"""`GET /health`: whether the server works, and how busy it is."""
+"""`GET /health`: whether the server works, and how busy it is; `GET /props`: what it runs."""
 
 from fastapi import APIRouter
 from starlette.responses import Response
@@ -26,6 +26,34 @@ def health_router(service: Service) -> APIRouter:
                 "slots_busy": busy,
                 "waiting": service.engine.waiting,
                 "rounds": engine.rounds,
+            }
+        )
+
+    @router.get("/props")
+    async def props() -> Response:
+        """Tell what is served, how it drafts, and how rejected drafts are undone."""
+        engine, info = service.engine.engine, service.runtime.info
+        rollback = service.runtime.rollback
+        return JsonResponse(
+            {
+                "model": service.model_name,
+                "architecture": info.architecture,
+                "memory": info.memory,
+                "total_slots": service.runtime.slots,
+                "n_ctx": service.runtime.context_length,
+                "chat_template": info.chat_template,
+                "speculation": {
+                    "drafters": service.drafters,
+                    "n_max": engine.max_draft,
+                    "off": service.speculation_off(None),
+                    "synthetic": engine.synthetic is not None,
+                },
+                "rollback": {
+                    "kind": rollback.kind,
+                    "cut": rollback.cut,
+                    "fork": rollback.fork,
+                },
+                "logit_noise": service.runtime.logit_noise,
             }
         )
 

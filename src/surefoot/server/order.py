@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from surefoot.decoding import Sampling
+from surefoot.decoding import DraftWishes, Sampling
 from surefoot.engine import Request, Summary
 from surefoot.server.errors import invalid
 from surefoot.server.foreign_fields import check_foreign_fields
@@ -19,19 +19,23 @@ class Order:
     Attributes:
         requests: at least one, all with the same parameters.
         drafter: who drafts; None if there is nobody.
+        max_draft: most draft tokens a round.
         speculation_off: why there will be no drafts; None if there may be.
         warnings: what of the body is not honoured.
     """
 
     requests: list[Request]
     drafter: str | None
+    max_draft: int
     speculation_off: str | None
     warnings: list[str]
 
     def report(self, summary: Summary) -> Report:
         """The report on its generations, given their figures."""
         seed = self.requests[0].sampling.seed
-        return Report(summary, seed, self.drafter, self.speculation_off, self.warnings)
+        return Report(
+            summary, seed, self.drafter, self.max_draft, self.speculation_off, self.warnings
+        )
 
 
 def order(service: Service, body: GenerationBody, prompts: Iterable[list[int]]) -> Order:
@@ -59,11 +63,13 @@ def order(service: Service, body: GenerationBody, prompts: Iterable[list[int]]) 
             stops=stops,
             stop_tokens=stop_tokens,
             max_draft=body.max_draft,
+            wishes=_wishes(service, body),
         )
         for prompt in prompts
     ]
     off = service.speculation_off(body.max_draft)
-    return Order(requests, service.drafter, off, warnings)
+    max_draft = most_drafts if body.max_draft is None else min(body.max_draft, most_drafts)
+    return Order(requests, service.drafter, max_draft, off, warnings)
 
 
 def known_tokens(service: Service, field: str, tokens: list[int]) -> list[int]:
@@ -77,6 +83,21 @@ def known_tokens(service: Service, field: str, tokens: list[int]) -> list[int]:
     if unknown is not None:
         raise invalid(field, f"there is no token {unknown}; ids go from 0 to {size - 1}")
     return tokens
+
+
+def _wishes(service: Service, body: GenerationBody) -> DraftWishes:
+    """What is wanted of drafts.
+
+    Raises:
+        ApiError: a drafter is not one of the server's.
+    """
+    unknown = sorted((body.wishes.types or frozenset()) - set(service.drafters))
+    if unknown:
+        there = ", ".join(service.drafters) or "none"
+        raise invalid(
+            "speculative.types", f"{', '.join(unknown)}: not running here; there is {there}"
+        )
+    return body.wishes
 
 
 def _sampling(service: Service, body: GenerationBody) -> Sampling:

@@ -1,11 +1,12 @@
 """A generation's figures, under the names that clients of OpenAI and llama-server know."""
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from itertools import zip_longest
 from typing import Any
 
 from surefoot.decoding import Counts
+from surefoot.decoding.counts import DrafterCounts
 from surefoot.engine import Summary
 
 
@@ -29,9 +30,24 @@ def total(summaries: Sequence[Summary]) -> Summary:
             drafted_by_position=_columns(c.drafted_by_position for c in counts),
             accepted_by_position=_columns(c.accepted_by_position for c in counts),
             rollbacks=sum(c.rollbacks for c in counts),
+            by_drafter=_by_drafter(counts),
+            drafter_errors=sum(c.drafter_errors for c in counts),
             near_tie_positions=[at for c in counts for at in c.near_tie_positions],
         ),
+        synthetic=any(s.synthetic for s in summaries),
     )
+
+
+def _by_drafter(counts: Iterable[Counts]) -> dict[str, DrafterCounts]:
+    totals: dict[str, DrafterCounts] = {}
+    for count in counts:
+        for name, part in count.by_drafter.items():
+            total = totals.setdefault(name, DrafterCounts())
+            total.drafts += part.drafts
+            total.drafted += part.drafted
+            total.accepted += part.accepted
+            total.failure = total.failure or part.failure
+    return totals
 
 
 def _columns(rows: Iterable[list[int]]) -> list[int]:
@@ -46,6 +62,7 @@ class Report:
         summary: the figures.
         seed: the seed of the answer, chosen by the client or by the server.
         drafter: who drafted; None if there is nobody.
+        max_draft: most draft tokens a round that it might have.
         speculation_off: why nothing was drafted, in words; None if speculation was on.
         warnings: what of the request was not honoured.
     """
@@ -53,6 +70,7 @@ class Report:
     summary: Summary
     seed: int
     drafter: str | None = None
+    max_draft: int = 0
     speculation_off: str | None = None
     warnings: list[str] = field(default_factory=list)
 
@@ -86,7 +104,28 @@ class Report:
             "predicted_per_second": _speed(summary.generated_tokens, summary.decode_seconds),
             "draft_n": counts.drafted,
             "draft_n_accepted": counts.accepted,
+            **self.speculation,
         }
+
+    @property
+    def speculation(self) -> dict[str, Any]:
+        """Who drafted, how deep, and what became of it; or why nobody did."""
+        counts = self.summary.counts
+        return {
+            "drafter": self.drafter,
+            "draft_n_max": self.max_draft,
+            "speculation_off": self.speculation_off or self._failures(),
+            "mean_length": counts.mean_length,
+            "drafted_by_position": counts.drafted_by_position,
+            "accepted_by_position": counts.accepted_by_position,
+            "by_drafter": {name: asdict(part) for name, part in counts.by_drafter.items()},
+            "synthetic": self.summary.synthetic,
+        }
+
+    def _failures(self) -> str | None:
+        """Why drafters were switched off on the way; None if none was."""
+        parts = self.summary.counts.by_drafter.items()
+        return "; ".join(f"{name}: {part.failure}" for name, part in parts if part.failure) or None
 
     @property
     def details(self) -> dict[str, Any]:
@@ -94,13 +133,9 @@ class Report:
         summary, counts = self.summary, self.summary.counts
         return {
             "seed": self.seed,
-            "drafter": self.drafter,
-            "speculation_off": self.speculation_off,
+            **self.speculation,
             "rounds": counts.rounds,
             "passes": summary.passes,
-            "drafted_by_position": counts.drafted_by_position,
-            "accepted_by_position": counts.accepted_by_position,
-            "mean_length": counts.mean_length,
             "rollbacks": counts.rollbacks,
             "recoveries": summary.recoveries,
             "near_ties": counts.near_ties,

@@ -16,6 +16,8 @@ from pydantic import (
 from pydantic import ValidationError as PydanticValidationError
 from pydantic_core import PydanticCustomError
 
+from surefoot.decoding import DraftWishes
+
 MAX_STOPS = 32
 """Most stop strings in a request. OpenAI allows 4; each is looked for at every token."""
 
@@ -72,7 +74,18 @@ class SpeculativeOptions(BaseModel):
 
     model_config = ConfigDict(strict=True, extra="forbid")
 
-    n_max: int = Field(ge=0, description="Most draft tokens a round; the server's limit holds too.")
+    types: Annotated[list[str] | None, must_be("a list of names of drafters")] = Field(
+        None, description="Which of the server's drafters may draft; none of them: no speculation."
+    )
+    n_max: int | None = Field(
+        None, ge=0, description="Most draft tokens a round; the server's limit holds too."
+    )
+    n_min: int | None = Field(
+        None, ge=0, description="Shorter drafts are not used, of drafters that run a model."
+    )
+    p_min: float | None = Field(
+        None, ge=0, le=1, description="Such drafts end before the first less probable token."
+    )
 
 
 class GenerationBody(BaseModel):
@@ -95,9 +108,30 @@ class GenerationBody(BaseModel):
     stream_options: StreamOptions | None = None
     speculative: Annotated[
         bool | SpeculativeOptions | None,
-        must_be('true, false or {"n_max": N} with N at least 0'),
+        must_be(
+            "true, false or an object with any of types (names of drafters), n_max and n_min "
+            "(whole numbers, 0 or more) and p_min (0 to 1)"
+        ),
     ] = Field(None, description="False turns speculation off for this request.")
     cache_prompt: bool | None = Field(None, description="True is what always holds.")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _gather_speculative(cls, body: dict[str, Any]) -> dict[str, Any]:
+        """Read `speculative.n_max` and the like, as llama-server spells them, as parts of one."""
+        prefix = "speculative."
+        dotted = {name[len(prefix) :]: body[name] for name in body if name.startswith(prefix)}
+        if not dotted:
+            return body
+        whole = body.get("speculative")
+        if whole in (None, True):
+            whole = {}
+        if not isinstance(whole, dict):
+            raise PydanticCustomError(
+                "speculative", "speculative is {whole}, and has parts beside it", {"whole": whole}
+            )
+        rest = {name: value for name, value in body.items() if not name.startswith(prefix)}
+        return rest | {"speculative": whole | dotted}
 
     @property
     def stops(self) -> tuple[str, ...]:
@@ -119,8 +153,17 @@ class GenerationBody(BaseModel):
     def max_draft(self) -> int | None:
         """Most draft tokens a round; None if that is left to the server."""
         if isinstance(self.speculative, SpeculativeOptions):
-            return self.speculative.n_max
+            return 0 if self.speculative.types == [] else self.speculative.n_max
         return 0 if self.speculative is False else None
+
+    @property
+    def wishes(self) -> DraftWishes:
+        """What is wanted of drafts, beyond their length."""
+        options = self.speculative
+        if not isinstance(options, SpeculativeOptions):
+            return DraftWishes()
+        types = None if options.types is None else frozenset(options.types)
+        return DraftWishes(types, options.n_min, options.p_min)
 
     @property
     def include_usage(self) -> bool:

@@ -67,6 +67,11 @@ class Service:
         return None
 
     @property
+    def drafters(self) -> list[str]:
+        """The names of all drafters, in the order in which they are asked."""
+        return self.drafter.split(",") if self.drafter else []
+
+    @property
     def drafter(self) -> str | None:
         """The drafter's name; None if there is none."""
         drafter = self.engine.engine.drafter

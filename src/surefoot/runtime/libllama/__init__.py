@@ -6,11 +6,13 @@ folder touches the library.
 
 from surefoot.runtime.libllama.errors import RuntimeClosedError
 from surefoot.runtime.libllama.head import MtpHead, NoHeadError, open_head
+from surefoot.runtime.libllama.head_file import HeadFile
 from surefoot.runtime.libllama.loading import load
 from surefoot.runtime.libllama.runtime import LibllamaRuntime
 from surefoot.runtime.libllama.settings import LoadSettings
 
 __all__ = [
+    "HeadFile",
     "LibllamaRuntime",
     "LoadSettings",
     "MtpHead",
