@@ -65,7 +65,7 @@ def test_it_is_a_runtime(hybrid: LibllamaRuntime) -> None:
     runtime: Runtime = hybrid
     assert (runtime.slots, runtime.context_length, runtime.batch_size) == (4, 512, 256)
     assert runtime.vocabulary_size == 8192
-    assert runtime.logit_noise == 0.25
+    assert runtime.logit_noise == 0.5
 
 
 def test_the_model_says_what_it_is(hybrid: LibllamaRuntime) -> None:

@@ -56,6 +56,9 @@ class ChatTemplate:
                 f"the model's chat template is no valid Jinja2: line {error.lineno}: "
                 f"{error.message}"
             ) from error
+        except (SyntaxError, RecursionError, ValueError) as error:
+            # Jinja2 turns a template into Python, which may refuse what came of it.
+            raise ChatTemplateError(f"the model's chat template can't be used: {error}") from error
         self._tokens = {"bos_token": bos_text, "eos_token": eos_text}
         self._knows_developer = "developer" in source
         self._wants_parts = self._reads_only_parts()

@@ -65,6 +65,8 @@ def run(options: argparse.Namespace) -> int:
         longest_draft=speculation.n_max,
         mtp=uses_own_head(speculation),
     )
+    if options.alias is not None and not options.alias.isprintable():
+        raise InvalidParameterError("--alias", "must be printable text")
     if options.n_predict < 1 and options.n_predict != -1:
         raise InvalidParameterError("-n", "must be at least 1, or -1 for no limit")
     with bind(options.host, options.port) as listener:

@@ -53,8 +53,13 @@ class Transcript:
 
     def _held_back(self) -> int:
         """Length of the longest tail that begins a stop string."""
-        for length in range(min(self._longest - 1, len(self._text)), 0, -1):
-            tail = self._text[-length:]
-            if any(stop.startswith(tail) for stop in self._stops):
-                return length
-        return 0
+        tail = bytes(self._text[max(0, len(self._text) - self._longest + 1) :])
+        return max((_overlap(tail, stop) for stop in self._stops), default=0)
+
+
+def _overlap(text: bytes, stop: bytes) -> int:
+    """Length of the longest tail of a text that begins a stop string and is not all of it."""
+    start = text.find(stop[:1], max(0, len(text) - len(stop) + 1))
+    while start >= 0 and not stop.startswith(text[start:]):
+        start = text.find(stop[:1], start + 1)
+    return len(text) - start if start >= 0 else 0

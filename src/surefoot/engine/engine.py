@@ -254,7 +254,9 @@ class Engine:
             lost = [slot for slot in slots if not (committed and _running(slot)[1].settled)]
             for slot in lost:
                 # What was refused may be refused again, and plain decoding needs no way back.
-                _running(slot)[1].max_draft = 0
+                sequence = _running(slot)[1]
+                sequence.max_draft = 0
+                sequence.counts.add_failure("roll-back", str(error))
             self._recover(lost, error)
             if not committed:
                 self._blame(lost, error)

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from fastapi import FastAPI
 from starlette.exceptions import HTTPException
 from starlette.middleware.cors import CORSMiddleware
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 
 from surefoot import __version__
@@ -17,7 +17,7 @@ from surefoot.server.completions import completion_router
 from surefoot.server.errors import ApiError, api_error, internal
 from surefoot.server.health import health_router
 from surefoot.server.models import model_router
-from surefoot.server.responding import JsonResponse
+from surefoot.server.responding import CLIENT_GONE, JsonResponse
 from surefoot.server.service import Service
 
 
@@ -79,6 +79,10 @@ def _handle_errors(app: FastAPI) -> None:
     async def from_the_framework(request: Request, error: HTTPException) -> Response:
         message = f"{request.method} {request.url.path}: {error.detail}"
         return _response(ApiError(error.status_code, message), error.headers)
+
+    @app.exception_handler(ClientDisconnect)
+    async def gone(_request: Request, _error: ClientDisconnect) -> Response:
+        return Response(status_code=CLIENT_GONE)
 
     @app.exception_handler(Exception)
     async def unexpected(_request: Request, _error: Exception) -> Response:

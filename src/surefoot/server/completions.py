@@ -11,7 +11,7 @@ from surefoot.server.choices import JSON
 from surefoot.server.errors import invalid
 from surefoot.server.order import Order, known_tokens, order
 from surefoot.server.responding import respond
-from surefoot.server.schemas import CompletionBody, body_schema
+from surefoot.server.schemas import MAX_PROMPTS, CompletionBody, body_schema
 from surefoot.server.service import Service
 
 
@@ -65,6 +65,8 @@ def completion_router(service: Service) -> APIRouter:
 def _order(service: Service, body: CompletionBody) -> Order:
     if not body.prompts:
         raise invalid("prompt", "must not be empty")
+    if len(body.prompts) > MAX_PROMPTS:
+        raise invalid("prompt", f"at most {MAX_PROMPTS} prompts, and there are {len(body.prompts)}")
     prompts = [
         service.encode(prompt)
         if isinstance(prompt, str)

@@ -8,7 +8,7 @@ from surefoot.engine import Request, Summary
 from surefoot.server.errors import invalid
 from surefoot.server.foreign_fields import check_foreign_fields
 from surefoot.server.report import Report
-from surefoot.server.schemas import MAX_STOPS, GenerationBody
+from surefoot.server.schemas import LONGEST_STOP, MAX_STOPS, GenerationBody
 from surefoot.server.service import Service
 
 
@@ -123,4 +123,6 @@ def _max_tokens(service: Service, body: GenerationBody) -> int | None:
 def _stops(body: GenerationBody) -> tuple[str, ...]:
     if len(body.stops) > MAX_STOPS:
         raise invalid("stop", f"at most {MAX_STOPS} stop strings, and there are {len(body.stops)}")
+    if any(len(stop) > LONGEST_STOP for stop in body.stops):
+        raise invalid("stop", f"a stop string has at most {LONGEST_STOP} characters")
     return body.stops

@@ -21,6 +21,12 @@ from surefoot.decoding import DraftWishes
 MAX_STOPS = 32
 """Most stop strings in a request. OpenAI allows 4; each is looked for at every token."""
 
+LONGEST_STOP = 1000
+"""Most characters in a stop string; nobody waits for more."""
+
+MAX_PROMPTS = 128
+"""Most prompts in a request; they would keep others waiting."""
+
 
 def must_be(what: str) -> WrapValidator:
     """One message for a field of several types, in place of one for each type."""

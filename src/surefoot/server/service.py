@@ -62,6 +62,10 @@ class Service:
             return "the request turned it off"
         if self.drafter is None:
             return "the server runs without a drafter"
+        if self.engine.engine.max_draft == 0:
+            return (
+                "a pass has no room for drafts; start with a larger batch size (-b) or fewer slots"
+            )
         if self.runtime.rollback.kind == "none":
             return "the model's memory can't undo rejected tokens"
         return None

@@ -5,6 +5,8 @@ snapshot belongs to another pass, or to a state that two sequences share; a fork
 a cut is still to be done. Both give wrong logits without a word, so both are refused here.
 """
 
+from collections.abc import Iterable
+
 from surefoot.decoding import Rollback, RollbackRefusedError
 from surefoot.runtime.libllama import binding
 
@@ -39,16 +41,17 @@ class SequenceMemory:
         """How many tokens a sequence has absorbed."""
         return binding.llama_memory_seq_pos_max(self._handle, sequence) + 1
 
-    def absorbed(self, reach: dict[int, int]) -> None:
-        """Take note of a pass.
+    def absorbed(self, sequences: Iterable[int], reach: dict[int, int]) -> None:
+        """Take note of a pass, in which sequences that owed it took part.
 
         Args:
+            sequences: all that were in it.
             reach: for each sequence whose snapshots are good, the width that it had; snapshots
                 go no further back than the first token of the last pass.
         """
         if self._snapshots:
             self._reach = reach
-            self._owing.difference_update(reach)
+            self._owing.difference_update(sequences)
 
     def fork(self, source: int, copy: int, start: int, end: int) -> None:
         """Let `copy` share what `source` absorbed at [start, end); see `Target.fork`.

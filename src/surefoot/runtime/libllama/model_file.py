@@ -24,6 +24,8 @@ def check_model_file(path: Path) -> None:
     try:
         if path.is_dir():
             raise ModelLoadError(f"can't load {path}: it is a folder. {_suggestion(path)}")
+        if path.exists() and not path.is_file():
+            raise ModelLoadError(f"can't load {path}: it is no regular file. Name a model file.")
         with path.open("rb") as file:
             head = file.read(32)
     except FileNotFoundError:

@@ -3,10 +3,10 @@
 from surefoot.runtime.libllama import binding
 
 _ON_CPU = {
-    binding.FTYPE_F32: 0.01,
+    binding.FTYPE_F32: 0.05,
     binding.FTYPE_F16: 0.4,
     binding.FTYPE_BF16: 0.4,
-    binding.FTYPE_Q8_0: 0.25,
+    binding.FTYPE_Q8_0: 0.5,
 }
 _MOST = 2.5
 
@@ -19,6 +19,9 @@ def default_logit_noise(file_type: int, *, on_gpu: bool) -> float:
     a GPU through Vulkan, 384 positions: Q8_0 1.6. Memory layout adds up to 2e-3 on f32 files, less
     than width does elsewhere. Medians lie far lower (0.01 to 0.4), so the rule calls more choices
     near ties than really are; it must not call fewer.
+
+    They are not bounds. On word salad, where experts switch, and with other prompts in the same
+    pass, the Q8_0 hybrid was seen to differ by up to 1.8 and random-weight f32 files by up to 0.37.
 
     They are constants and not measured at load because a maximum needs hundreds of passes of one
     token to be worth something, which for a large model on a CPU is a minute, and because a few

@@ -114,7 +114,7 @@ class Passes:
         self.count += 1
         self.graph_runs += self._cutting.runs(widths)
         if self._cutting.snapshots:
-            self._memory.absorbed(self._cutting.undisturbed(widths))
+            self._memory.absorbed(widths, self._cutting.undisturbed(widths))
         return _in_order(feeds, placed, [feed.outputs for feed in placed], logits)
 
     def next_rows(self, feeds: Series[Feed], row_size: int) -> list[Rows]:

@@ -10,7 +10,7 @@ from surefoot.runtime.libllama import binding
 SHORTEST_CONTEXT = 16
 """With fewer tokens, snapshots not counted, there is no room even for the probe."""
 
-_MOST_THREADS = 512
+_MOST_THREADS = 4 * (os.cpu_count() or 16)
 """GGML_MAX_N_THREADS; with more of them the process dies."""
 
 _MOST_SNAPSHOTS = 16
@@ -84,7 +84,10 @@ class LoadSettings:
     @property
     def file(self) -> Path:
         """The path, as a `Path`."""
-        return Path(self.path).expanduser()
+        try:
+            return Path(self.path).expanduser()
+        except RuntimeError:  # ~ and a user whom this machine does not know
+            return Path(self.path)
 
     @property
     def sequences(self) -> int:
