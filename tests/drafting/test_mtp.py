@@ -1,7 +1,5 @@
-"""`draft-mtp` with a toy head that is exact when fed right.
-
-One wrong row or one stale entry, and a draft is rejected. So on a target without noise "all drafts
-were accepted" means that all was right.
+"""`draft-mtp` with a toy head that is exact when it is fed right: one wrong row or one stale entry,
+and a draft is rejected. So if all drafts are accepted on a target without noise, all was right.
 """
 
 import random
@@ -15,7 +13,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from surefoot.decoding import GREEDY, Draft, Feed, InvalidParameterError, Rows, Sampling, Sequence
+from surefoot.decoding import (
+    GREEDY,
+    Draft,
+    Feed,
+    InvalidParameterError,
+    Rows,
+    Sampling,
+    Sequence,
+)
 from surefoot.drafting.base import Resources, make_drafter
 from surefoot.drafting.mtp import FAILURES_ALLOWED, MOST_ROWS, MtpDrafter
 from surefoot.drafting.settings import SpeculationSettings
@@ -357,7 +363,9 @@ def test_a_long_prompt_is_fed_in_the_targets_chunks_and_no_wider_than_the_head_c
     assert bench.mtp.catch_up_passes == 6
 
 
-def test_a_sequence_not_watched_from_the_start_is_drafted_for_once_rows_are_known() -> None:
+def test_a_sequence_that_was_not_watched_from_the_start_is_drafted_for_once_rows_are_known() -> (
+    None
+):
     bench = Bench("hybrid")
     bench.mtp.close()
     generation = bench.submit(PROMPTS[0])
@@ -501,6 +509,14 @@ def test_a_head_that_keeps_failing_is_left_alone_for_that_request() -> None:
     assert bench.mtp.failures == FAILURES_ALLOWED + 1
     assert generation.summary.counts.drafted <= 3
     assert all_accepted(bench.run(PROMPTS[1]))
+
+
+def test_a_head_that_was_closed_costs_drafts_and_nothing_else() -> None:
+    bench = Bench("hybrid")
+    other = ToyHead(bench.runtime, bench.oracle)
+    MtpDrafter(other)
+    other.closed = True
+    assert all_accepted(bench.run(PROMPTS[0]))
 
 
 def test_failures_now_and_then_do_not_silence_it() -> None:

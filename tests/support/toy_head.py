@@ -18,6 +18,7 @@ from surefoot.decoding import (
     HeadOutput,
     Rows,
     RowWatcher,
+    SurefootError,
 )
 from surefoot.runtime.simulated import SimulatedRuntime
 from tests.support.oracle import Oracle
@@ -94,6 +95,8 @@ class ToyHead:
 
     Attributes:
         passes: passes so far, failed ones not counted.
+        widths: how many tokens each of them had.
+        closed: whether it raises whatever is asked of it.
     """
 
     def __init__(
@@ -112,6 +115,7 @@ class ToyHead:
         self.vocabulary_size = int(runtime.vocabulary_size)
         self.passes = 0
         self.widths: list[int] = []
+        self.closed = False
         self._runtime = runtime
         self._oracle = oracle
         self._spoil = spoil
@@ -127,6 +131,7 @@ class ToyHead:
         self._runtime.watchers.remove(watcher)
 
     def decode(self, feeds: Series[HeadFeed], head: int = 0) -> list[HeadOutput | None]:
+        self._check_open()
         assert feeds
         assert len({feed.sequence for feed in feeds}) == len(feeds)
         assert 0 <= head < self.heads
@@ -145,7 +150,12 @@ class ToyHead:
         return [self._absorb(feed, head) for feed in feeds]
 
     def cut(self, sequence: int, length: int, head: int = 0) -> None:
+        self._check_open()
         del self._entries(sequence, head)[length:]
+
+    def _check_open(self) -> None:
+        if self.closed:
+            raise SurefootError("the head is closed")
 
     def _entries(self, sequence: int, head: int) -> list[Text]:
         return self._memory.setdefault((sequence, head), [])

@@ -25,15 +25,14 @@ from numpy.typing import NDArray
 
 from surefoot.decoding import (
     NO_DRAFT,
-    DecodeError,
     Draft,
     Feed,
     Head,
     HeadFeed,
     HeadOutput,
-    RollbackRefusedError,
     Rows,
     Sequence,
+    SurefootError,
     choose,
 )
 from surefoot.drafting.draft_model import probability
@@ -165,7 +164,7 @@ class MtpDrafter:
                     part.trail.held[head] = feed.start + len(feed.tokens)
                     if use is not None and part.guess is not None and output is not None:
                         use(part.guess, output)
-            except (DecodeError, RollbackRefusedError) as error:
+            except SurefootError as error:
                 self._fail(packed, head, error)
         return passes
 
@@ -205,7 +204,7 @@ class MtpDrafter:
                 part.guess.most = 0
             try:
                 self._head.cut(part.trail.slot, 0, head)
-            except RollbackRefusedError as refusal:
+            except SurefootError as refusal:
                 error = refusal
         _LOG.warning("%s: %s; no draft for %d request(s)", self.name, error, len(parts))
 

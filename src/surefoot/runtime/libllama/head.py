@@ -107,6 +107,11 @@ class MtpHead:
         self._model = model
         self.heads = model.heads
         slots = runtime.slots
+        most = binding.llama_max_parallel_sequences() // self.heads
+        if slots > most:
+            raise NoHeadError(
+                f"libllama keeps {self.heads} heads for {most} slots at most, and there are {slots}"
+            )
         plan = ContextPlan(
             context_length=runtime.context_length,
             room=runtime.plan.room,
