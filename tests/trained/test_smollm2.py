@@ -53,9 +53,8 @@ def ask(
 
 def test_its_attention_is_cut_and_its_chat_template_gives_sense(target: LibllamaRuntime) -> None:
     assert target.rollback.kind == "cut"
-    answer = ask(
-        target, "What is the capital of France? Answer in one sentence.", Sampling(temperature=0.0)
-    )
+    question = "What is the capital of France? Answer in one sentence."
+    answer = ask(target, question, Sampling(temperature=0.0))
     assert "Paris" in answer.text
 
 
