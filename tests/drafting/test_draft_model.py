@@ -19,7 +19,8 @@ from surefoot.decoding import (
     Sampling,
     Sequence,
 )
-from surefoot.drafting.draft_model import FAILURES_ALLOWED, DraftModel, probability
+from surefoot.drafting.draft_model import FAILURES_ALLOWED, DraftModel
+from surefoot.drafting.minima import probability
 from surefoot.engine import Engine, Generation, GenerationState, Request
 from surefoot.runtime.simulated import SimulatedRuntime
 from tests.drafting.texts import draft, sequence_of

@@ -31,6 +31,7 @@ from surefoot.decoding import (
     choose,
     memory_for,
 )
+from surefoot.drafting.minima import Minima
 from surefoot.drafting.shadow import Shadow
 
 FAILURES_ALLOWED = 2
@@ -86,8 +87,7 @@ class DraftModel:
     ) -> None:
         self._model = model
         self._n_max = n_max
-        self._n_min = n_min
-        self._p_min = p_min
+        self._minima = Minima(n_min, p_min)
         self._shared = model.vocabulary_size if shared is None else shared
         self._shadows: dict[int, Shadow] = {}
         self._told_of_context = False
@@ -125,7 +125,7 @@ class DraftModel:
         # The last token of a draft is never absorbed.
         room = self._model.context_length + 1 - len(sequence.committed)
         guess.most = min(most, self._n_max, room)
-        if guess.most < self._least(sequence):
+        if guess.most < self._minima.length(sequence):
             guess.most = 0
         return guess
 
@@ -209,7 +209,7 @@ class DraftModel:
             return False
         if token >= self._shared:
             return False
-        if self._improbable(sequence, logits, token):
+        if self._minima.forbid(sequence, logits, token):
             return False
         tokens.append(token)
         ending = sequence.ending
@@ -236,19 +236,8 @@ class DraftModel:
         if not guess.tokens:
             return NO_DRAFT
         guess.shadow.failures = 0
-        long_enough = len(guess.tokens) >= self._least(guess.sequence)
+        long_enough = len(guess.tokens) >= self._minima.length(guess.sequence)
         return Draft(guess.tokens, self.name) if long_enough else NO_DRAFT
-
-    def _least(self, sequence: Sequence) -> int:
-        """The shortest draft that is used."""
-        wish = sequence.wishes.n_min
-        return self._n_min if wish is None else wish
-
-    def _improbable(self, sequence: Sequence, logits: NDArray[np.float32], token: int) -> bool:
-        """Whether a token is too improbable to be drafted."""
-        wish = sequence.wishes.p_min
-        p_min = self._p_min if wish is None else wish
-        return p_min > 0 and probability(logits, token) < p_min
 
 
 @dataclass(slots=True)
@@ -277,14 +266,3 @@ class _Guess:
         """Those tokens: committed ones, and the draft's last."""
         committed, length = self.sequence.committed, self.shadow.memory.length
         return committed[length:] + self.tokens[max(0, length - len(committed)) :]
-
-
-def probability(logits: NDArray[np.float32], token: int) -> float:
-    """A token's probability at temperature 1, among all tokens.
-
-    Args:
-        logits: shape (vocabulary,).
-        token: the token.
-    """
-    weights = np.exp(logits - logits.max())
-    return float(weights[token] / weights.sum())

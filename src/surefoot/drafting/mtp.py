@@ -21,7 +21,6 @@ from collections.abc import Sequence as Series
 from dataclasses import dataclass, field, replace
 
 import numpy as np
-from numpy.typing import NDArray
 
 from surefoot.decoding import (
     NO_DRAFT,
@@ -35,7 +34,7 @@ from surefoot.decoding import (
     SurefootError,
     choose,
 )
-from surefoot.drafting.draft_model import probability
+from surefoot.drafting.minima import Minima
 from surefoot.drafting.trail import Row, Trail
 
 MOST_ROWS = 64
@@ -78,8 +77,7 @@ class MtpDrafter:
     ) -> None:
         self._head = head
         self._n_max = min(n_max, head.heads) if head.heads > 1 else n_max
-        self._n_min = n_min
-        self._p_min = p_min
+        self._minima = Minima(n_min, p_min)
         self._shared = head.vocabulary_size if shared is None else shared
         self._trails: dict[int, Trail] = {}
         self.draft_passes = 0
@@ -223,7 +221,7 @@ class MtpDrafter:
             return guess
         # A head has fewer entries than the text has tokens, and never gets a draft's last one.
         guess.most = min(most, self._n_max, self._head.room - end + 2)
-        if guess.most < self._least(sequence):
+        if guess.most < self._minima.length(sequence):
             guess.most = 0
         return guess
 
@@ -239,7 +237,7 @@ class MtpDrafter:
         sequence, tokens = guess.sequence, guess.tokens
         position = len(sequence.committed) + len(tokens)
         token = choose(output.logits, sequence.sampling, position, tolerance=0.0).token
-        if token >= self._shared or self._improbable(sequence, output.logits, token):
+        if token >= self._shared or self._minima.forbid(sequence, output.logits, token):
             guess.most = len(tokens)
             return
         tokens.append(token)
@@ -252,19 +250,8 @@ class MtpDrafter:
         if not guess.tokens:
             return NO_DRAFT
         guess.trail.failures = 0
-        long_enough = len(guess.tokens) >= self._least(guess.sequence)
+        long_enough = len(guess.tokens) >= self._minima.length(guess.sequence)
         return Draft(guess.tokens, self.name) if long_enough else NO_DRAFT
-
-    def _least(self, sequence: Sequence) -> int:
-        """The shortest draft that is used."""
-        wish = sequence.wishes.n_min
-        return self._n_min if wish is None else wish
-
-    def _improbable(self, sequence: Sequence, logits: NDArray[np.float32], token: int) -> bool:
-        """Whether a token is too improbable to be drafted."""
-        wish = sequence.wishes.p_min
-        p_min = self._p_min if wish is None else wish
-        return p_min > 0 and probability(logits, token) < p_min
 
 
 @dataclass(slots=True)
