@@ -199,7 +199,7 @@ def test_memory_that_undoes_a_whole_pass_says_where_it_stands(kind: str) -> None
     memory = memory_for(runtime, 0, 1)
     tokens = [1, 2, 3, 4, 5]
     for start, end in ((0, 2), (2, 5)):
-        memory.brace(end - start)
+        memory.brace()
         runtime.decode([Feed(0, tokens[start:end], start, outputs=0)])
         memory.absorbed(end - start)
     assert memory.settle(2)
@@ -240,7 +240,7 @@ def test_any_mix_of_widths_and_depths_gives_the_oracles_state(kind: str, seed: i
         width = draws.randint(1, 9)
         new = [draws.randrange(VOCABULARY) for _ in range(width)]
         if draws.random() < 0.6:
-            memory.brace(width - 1)
+            memory.brace()
         feed = [*tokens[memory.length :], *new]
         runtime.decode([Feed(0, feed, memory.length, outputs=1)])
         memory.absorbed(len(feed))

@@ -62,7 +62,7 @@ def test_a_memory_taken_back_goes_on_as_one_that_never_drafted(family: str) -> N
             memory.clear()
             runtime.decode([Feed(0, prompt, 0, outputs=0)])
             memory.absorbed(len(prompt))
-            memory.brace(width)
+            memory.brace()
             runtime.decode([Feed(0, draft, 40, outputs=1)])
             memory.absorbed(width)
             memory.settle(40)

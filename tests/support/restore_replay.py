@@ -73,7 +73,7 @@ class RestoreReplayServer:
         return False
 
     def _fresh_draft(self) -> Series[int]:
-        room = self.sequence.ending.room(self.sequence) - 1
+        room = self.sequence.room - 1
         most = min(self.sequence.max_draft, room)
         draft: Draft = self.drafter.propose([(self.sequence, most)])[0] if most > 0 else Draft()
         return draft.tokens

@@ -159,7 +159,7 @@ def rollback_cost(runtime: LibllamaRuntime, context: int, drafts: int = 60) -> R
     for number in range(drafts):
         width = 1 + number % 8
         started = time.perf_counter()
-        memory.brace(width)
+        memory.brace()
         follows.append(time.perf_counter() - started)
         start = memory.length
         runtime.decode([Feed(0, tokens[:width], start, outputs=0)])

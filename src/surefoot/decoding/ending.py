@@ -6,12 +6,9 @@ accepted tokens it came in.
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 from surefoot.decoding.transcript import Transcript
-
-if TYPE_CHECKING:
-    from surefoot.decoding.sequence import Sequence
 
 
 class Finish(NamedTuple):
@@ -41,9 +38,14 @@ class Ending:
     max_tokens: int | None = None
     max_length: int | None = None
 
-    def after(self, sequence: "Sequence") -> Finish | None:
-        """Judge the token that was committed last; None if the request goes on."""
-        token = sequence.committed[-1]
+    def after(self, token: int, generated: int, length: int) -> Finish | None:
+        """Judge the token that was committed last; None if the request goes on.
+
+        Args:
+            token: the token.
+            generated: how many tokens have been generated, this one included.
+            length: how many tokens prompt and answer have together.
+        """
         if token in self.end_of_generation:
             return Finish("stop", "end of generation")
         if token in self.stop_tokens:
@@ -52,17 +54,17 @@ class Ending:
             self.transcript.append(self.piece(token))
             if self.transcript.stopped:
                 return Finish("stop", "stop string")
-        if self.max_tokens is not None and sequence.generated >= self.max_tokens:
+        if self.max_tokens is not None and generated >= self.max_tokens:
             return Finish("length", "max tokens")
-        if self.max_length is not None and len(sequence.committed) >= self.max_length:
+        if self.max_length is not None and length >= self.max_length:
             return Finish("length", "context full")
         return None
 
-    def room(self, sequence: "Sequence") -> int:
+    def room(self, generated: int, length: int) -> int:
         """How many more tokens the limits allow, at least 1 while the request goes on."""
         limits = []
         if self.max_tokens is not None:
-            limits.append(self.max_tokens - sequence.generated)
+            limits.append(self.max_tokens - generated)
         if self.max_length is not None:
-            limits.append(self.max_length - len(sequence.committed))
+            limits.append(self.max_length - length)
         return min(limits, default=1 << 30)

@@ -28,7 +28,7 @@ class Memory(ABC):
         """Most draft tokens that could be undone now at a price that a draft is worth."""
         return 1 << 30
 
-    def brace(self, draft_length: int) -> None:  # noqa: B027 - most kinds need nothing
+    def brace(self) -> None:  # noqa: B027 - most kinds need nothing
         """Make sure that the present length can be reached again after a draft."""
 
     def absorbed(self, tokens: int) -> None:
@@ -95,7 +95,7 @@ class ForkedMemory(Memory):
         self._spare = spare_id
         self.fork_length = 0
 
-    def brace(self, draft_length: int) -> None:  # noqa: ARG002 - any draft needs the fork
+    def brace(self) -> None:
         """Let the spare follow up to the present length."""
         if self.fork_length < self.length:
             self._target.fork(self.id, self._spare, self.fork_length, self.length)
@@ -141,10 +141,10 @@ class SnapshotMemory(ForkedMemory):
         """As many tokens as there are snapshots, if it can't be forked now."""
         return self._snapshots if self._just_cut else super().longest_draft
 
-    def brace(self, draft_length: int) -> None:
+    def brace(self) -> None:
         """Fork where that is possible: a snapshot may be refused, and long drafts need it."""
         if not self._just_cut:
-            super().brace(draft_length)
+            super().brace()
 
     def absorbed(self, tokens: int) -> None:
         """Take note of the pass, whose tokens are the ones with snapshots."""

@@ -89,8 +89,7 @@ class Round:
     def _depth(self, sequence: Sequence) -> int:
         if len(sequence.pending) > MAX_PENDING:
             return 0
-        room = sequence.ending.room(sequence) - 1
-        return min(sequence.max_draft, sequence.memory.longest_draft, room)
+        return min(sequence.max_draft, sequence.memory.longest_draft, sequence.room - 1)
 
     def _usable(self, draft: Draft, depth: int) -> Draft:
         """The head of a draft that is no longer than asked for and holds only known tokens."""
@@ -103,7 +102,7 @@ class Round:
     def _fork(self, sequences: Series[Sequence], drafts: Series[Draft]) -> None:
         for sequence, draft in zip(sequences, drafts, strict=True):
             if draft.tokens:
-                sequence.memory.brace(len(draft.tokens))
+                sequence.memory.brace()
 
     def _decode(
         self, sequences: Series[Sequence], drafts: Series[Draft]

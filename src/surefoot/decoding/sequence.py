@@ -79,9 +79,14 @@ class Sequence:
         """How many tokens have been generated."""
         return len(self.committed) - self.prompt_length
 
+    @property
+    def room(self) -> int:
+        """How many more tokens the limits allow, at least 1 while the request goes on."""
+        return self.ending.room(self.generated, len(self.committed))
+
     def commit(self, choice: Choice) -> None:
         """Decide one token, for good; it may end the request."""
         if choice.near_tie:
             self.counts.near_tie_positions.append(len(self.committed))
         self.committed.append(choice.token)
-        self.finish = self.ending.after(self)
+        self.finish = self.ending.after(choice.token, self.generated, len(self.committed))

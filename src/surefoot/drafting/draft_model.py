@@ -179,7 +179,7 @@ class DraftModel:
         memory = guess.shadow.memory
         if memory.length == len(guess.sequence.committed):
             try:
-                memory.brace(guess.most - 1)
+                memory.brace()
             except RollbackRefusedError as error:
                 self._fail([guess], error)
                 return False
