@@ -150,20 +150,21 @@ def measure_overhead(options: argparse.Namespace) -> dict[str, Any]:
 def as_tables(result: dict[str, Any]) -> list[Table]:
     """The result for a person."""
     if "rows" in result:
-        return [_rows_table(result["model"], result["rows"])]
+        mark = ", ACCEPTED BY CHANCE" if result["synthetic"] else ""
+        return [_rows_table(result["model"] + mark, result["rows"])]
     return [_rounds_table(result["rounds"]), _rollbacks_table(result["rollbacks"])]
 
 
 def _rows_table(model: str, table_rows: list[Row]) -> Table:
-    """Speeds are in tokens a second; `=/~/x` counts pairs that are equal, part at a near tie, or
-    part elsewhere.
+    """Speeds are in tokens a second, t/pass are tokens a forward pass; `=/~/x` counts pairs that are
+    equal, part at a near tie, or part elsewhere.
     """
     drafter = table_rows[0].drafter
     title = f"{model}: {drafter} against plain decoding (tokens/s)"
     table = Table(title=title, title_justify="left", box=SIMPLE)
     table.add_column("prompts", no_wrap=True, min_width=12)
-    for name in ("plain", "drafted", "ratio", "(range)", "accepted", "per pass", "=/~/x"):
-        table.add_column(name, justify="right")
+    for name in ("plain", "drafted", "ratio", "(range)", "acc.", "t/pass", "=/~/x"):
+        table.add_column(name, justify="right", no_wrap=True)
     for row in table_rows:
         table.add_row(
             row.prompts,
