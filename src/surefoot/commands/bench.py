@@ -156,8 +156,9 @@ def as_tables(result: dict[str, Any]) -> list[Table]:
 
 
 def _rows_table(model: str, table_rows: list[Row]) -> Table:
-    """Speeds are in tokens a second, t/pass are tokens a forward pass; `=/~/x` counts pairs that are
-    equal, part at a near tie, or part elsewhere.
+    """Speeds are in tokens a second, t/pass are tokens a forward pass.
+
+    `=/~/x` counts pairs that are equal, part at a near tie, or part elsewhere.
     """
     drafter = table_rows[0].drafter
     title = f"{model}: {drafter} against plain decoding (tokens/s)"
