@@ -350,3 +350,7 @@ def test_many_small_passes_equal_one_large_one(empty: LibllamaRuntime) -> None:
     for start, end in itertools.pairwise(range(0, 61, 6)):
         rows = empty.decode([Feed(0, tokens[start:end], start, outputs=1)])[0].copy()
     assert np.array_equal(rows[0], solo_logits(empty, tokens, last=6)[-1])
+
+
+def test_a_model_without_a_bos_token_has_no_text_for_one(hybrid: LibllamaRuntime) -> None:
+    assert (hybrid.info.bos_text, hybrid.info.eos_text) == ("", "<|im_end|>")

@@ -108,10 +108,16 @@ class Model:
             size=binding.llama_model_size(handle),
             training_context=self.training_context,
             chat_template=None if template is None else template.decode(errors="replace"),
-            bos_text=self.tokenizer.text_of(binding.llama_vocab_bos(self.vocabulary)),
+            bos_text=self._bos_text(),
             eos_text=self.tokenizer.text_of(binding.llama_vocab_eos(self.vocabulary)),
             memory=self._memory(),
         )
+
+    def _bos_text(self) -> str:
+        """Empty if the file names no BOS token: libllama then makes up an id, which is a comma's."""
+        if not self._metadata("tokenizer.ggml.bos_token_id"):
+            return ""
+        return self.tokenizer.text_of(binding.llama_vocab_bos(self.vocabulary))
 
     def _metadata(self, key: str) -> str:
         """An entry of the file's metadata; empty if it is not there."""
