@@ -114,7 +114,7 @@ class Model:
         )
 
     def _bos_text(self) -> str:
-        """Empty if the file names no BOS token: libllama then makes up an id, which is a comma's."""
+        """Empty if the file names no BOS token; libllama then makes up an id, a comma's."""
         if not self._metadata("tokenizer.ggml.bos_token_id"):
             return ""
         return self.tokenizer.text_of(binding.llama_vocab_bos(self.vocabulary))
