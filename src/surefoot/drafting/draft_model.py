@@ -21,7 +21,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from surefoot.decoding import (
-    NO_DRAFT,
     DecodeError,
     Draft,
     Feed,
@@ -233,11 +232,9 @@ class DraftModel:
                 guess.sequence.counts.drafter_errors += 1
 
     def _finish(self, guess: "_Guess") -> Draft:
-        if not guess.tokens:
-            return NO_DRAFT
-        guess.shadow.failures = 0
-        long_enough = len(guess.tokens) >= self._minima.length(guess.sequence)
-        return Draft(guess.tokens, self.name) if long_enough else NO_DRAFT
+        if guess.tokens:
+            guess.shadow.failures = 0
+        return self._minima.draft(guess.sequence, guess.tokens, self.name)
 
 
 @dataclass(slots=True)

@@ -1,11 +1,12 @@
 """What a draft of a model must at least be: so long, and of tokens so probable."""
 
+from collections.abc import Sequence as Series
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
-from surefoot.decoding import Sequence
+from surefoot.decoding import NO_DRAFT, Draft, Sequence
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +25,12 @@ class Minima:
         """The shortest draft that is used."""
         wish = sequence.wishes.n_min
         return self.n_min if wish is None else wish
+
+    def draft(self, sequence: Sequence, tokens: Series[int], drafter: str) -> Draft:
+        """The tokens as a draft; none if they are too few."""
+        return (
+            Draft(tokens, drafter) if tokens and len(tokens) >= self.length(sequence) else NO_DRAFT
+        )
 
     def forbid(self, sequence: Sequence, logits: NDArray[np.float32], token: int) -> bool:
         """Whether a token is too improbable to be drafted."""

@@ -23,7 +23,6 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from surefoot.decoding import (
-    NO_DRAFT,
     Draft,
     Feed,
     Head,
@@ -247,11 +246,9 @@ class MtpDrafter:
             guess.most = len(tokens)
 
     def _finish(self, guess: "_Guess") -> Draft:
-        if not guess.tokens:
-            return NO_DRAFT
-        guess.trail.failures = 0
-        long_enough = len(guess.tokens) >= self._minima.length(guess.sequence)
-        return Draft(guess.tokens, self.name) if long_enough else NO_DRAFT
+        if guess.tokens:
+            guess.trail.failures = 0
+        return self._minima.draft(guess.sequence, guess.tokens, self.name)
 
 
 @dataclass(slots=True)

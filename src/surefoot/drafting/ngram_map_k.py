@@ -17,6 +17,7 @@ from collections.abc import Sequence as Series
 
 from surefoot.decoding import NO_DRAFT, Draft, Sequence
 from surefoot.drafting.ngram_index import NgramIndex
+from surefoot.drafting.ngram_limits import Limits
 from surefoot.drafting.ngrams import continuation
 
 
@@ -44,8 +45,8 @@ class NgramMapK:
     def learn(self, sequence: Sequence, draft: Draft, accepted: int) -> None:
         """Remember for the key of the last draft how many tokens were accepted."""
         past = self._pasts.get(sequence)
-        if past is not None and accepted < len(draft.tokens):
-            past.limits[past.drafted_from] = accepted
+        if past is not None:
+            past.limits.learn(len(draft.tokens), accepted)
 
     def forget(self, sequence: Sequence) -> None:
         """Drop the sequence's index and what was remembered of its keys."""
@@ -60,8 +61,7 @@ class NgramMapK:
         start = past.index.find(sequence.committed, self._min_hits)
         if start is None:
             return NO_DRAFT
-        past.drafted_from = start
-        length = min(most, self._size_m, past.limits.get(start, self._size_m))
+        length = past.limits.length(start, min(most, self._size_m))
         if length == 0:
             return NO_DRAFT
         return Draft(continuation(sequence.committed, start, length), self.name)
@@ -73,9 +73,8 @@ class _Past:
     A key has one first occurrence, so the position of the token behind it stands for the key.
     """
 
-    __slots__ = ("drafted_from", "index", "limits")
+    __slots__ = ("index", "limits")
 
     def __init__(self, index: NgramIndex) -> None:
         self.index = index
-        self.limits: dict[int, int] = {}  # tokens accepted of each key's last draft
-        self.drafted_from = 0  # the key of the last draft
+        self.limits = Limits()

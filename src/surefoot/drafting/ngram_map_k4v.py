@@ -20,6 +20,7 @@ llama-server does not do quite what its documentation says; here the documentati
 from collections.abc import Sequence as Series
 
 from surefoot.decoding import NO_DRAFT, Draft, Sequence
+from surefoot.drafting.ngram_limits import Limits
 from surefoot.drafting.ngrams import ngram_hash, ngram_hashes
 
 MOST_VALUES = 4
@@ -51,8 +52,8 @@ class NgramMapK4V:
     def learn(self, sequence: Sequence, draft: Draft, accepted: int) -> None:
         """Remember for the value of the last draft how many tokens were accepted."""
         past = self._pasts.get(sequence)
-        if past is not None and accepted < len(draft.tokens):
-            past.limits[past.drafted_from] = accepted
+        if past is not None:
+            past.limits.learn(len(draft.tokens), accepted)
 
     def forget(self, sequence: Sequence) -> None:
         """Drop the sequence's keys and values."""
@@ -66,8 +67,7 @@ class NgramMapK4V:
         start = past.find(sequence.committed, self._min_hits)
         if start is None:
             return NO_DRAFT
-        past.drafted_from = start
-        length = min(most, self._size_m, past.limits.get(start, self._size_m))
+        length = past.limits.length(start, min(most, self._size_m))
         if length == 0:
             return NO_DRAFT
         return Draft(sequence.committed[start : start + length], self.name)
@@ -79,7 +79,7 @@ class _Past:
     Reading on costs the same for every token, however long the text is.
     """
 
-    __slots__ = ("_read", "_size", "_size_m", "_values", "drafted_from", "limits")
+    __slots__ = ("_read", "_size", "_size_m", "_values", "limits")
 
     def __init__(self, size_n: int, size_m: int) -> None:
         self._size = size_n
@@ -88,8 +88,7 @@ class _Past:
         self._values: dict[int, int | dict[int, int]] = {}
         """Hash of a key -> where its value begins, or for several occurrences: where each value
         first began -> how often it occurred. Most keys occur once, and a number is small."""
-        self.limits: dict[int, int] = {}  # tokens accepted of each value's last draft
-        self.drafted_from = 0  # the value of the last draft
+        self.limits = Limits()
 
     def read_on(self, committed: list[int]) -> None:
         """Take in the keys that have got m tokens behind them since the last time."""
