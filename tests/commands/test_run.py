@@ -10,7 +10,7 @@ from typing import Any
 import llama_cpp.llama_cpp as ctypes_module
 import pytest
 
-from surefoot.commands import run
+from surefoot.commands import plan
 from surefoot.drafting.scripted import ScriptedDrafter
 from surefoot.runtime.simulated import SimulatedRuntime
 from tests.commands.conftest import Command, without_colours
@@ -172,7 +172,7 @@ def test_no_state_is_copied_to_undo_rejected_drafts(
 
         monkeypatch.setattr(ctypes_module, name, fail)
     wrong = ScriptedDrafter([[1, 2, 3], [4], [5] * 8], repeat=True)
-    monkeypatch.setattr(run, "drafter_for", lambda *_: nullcontext(wrong))
+    monkeypatch.setattr(plan, "drafter_for", lambda *_: nullcontext(wrong))
     said = answer(surefoot, "--temp", "0", "-n", "20", COPY)
     assert said["rollback"] == "fork"
     assert said["rollbacks"] >= 10
@@ -186,7 +186,7 @@ def test_no_state_is_copied_to_undo_rejected_drafts(
 
 def stand_in(monkeypatch: pytest.MonkeyPatch, **settings: Any) -> SimulatedRuntime:
     runtime = SimulatedRuntime(vocabulary_size=512, end_rate=0, **settings)
-    monkeypatch.setattr(run, "load", lambda _: runtime)
+    monkeypatch.setattr(plan, "load", lambda _: runtime)
     return runtime
 
 
@@ -256,7 +256,7 @@ def test_a_drafter_that_fails_is_told_of(
             raise RuntimeError("broken")
 
     stand_in(monkeypatch)
-    monkeypatch.setattr(run, "drafter_for", lambda *_: nullcontext(Broken([])))
+    monkeypatch.setattr(plan, "drafter_for", lambda *_: nullcontext(Broken([])))
     said = answer(surefoot, "--raw", "--temp", "0", "-n", "8", "hello")
     assert said["drafter_errors"] == 1
     assert said["generated_tokens"] == 8

@@ -2,7 +2,6 @@
 
 import argparse
 import sys
-from contextlib import closing
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
@@ -22,12 +21,10 @@ from surefoot.bench.overhead import (
 )
 from surefoot.bench.prompts import PROMPTS, Prompt
 from surefoot.commands import options as shared
+from surefoot.commands.plan import EnginePlan
 from surefoot.commands.run import as_chat_tokens
-from surefoot.commands.speculation import drafter_for, settings_of, uses_own_head
 from surefoot.decoding import InvalidParameterError
 from surefoot.drafting.options import add_speculation_arguments
-from surefoot.drafting.synthetic import synthetic_acceptance
-from surefoot.engine import Engine
 from surefoot.runtime.libllama import load
 
 ROLLBACK_CONTEXTS = (1024, 8192)
@@ -81,36 +78,28 @@ def run(options: argparse.Namespace) -> int:
 
 def measure_prompts(options: argparse.Namespace) -> dict[str, Any]:
     """Compare plain and speculative decoding."""
-    speculation = settings_of(options)
-    synthetic = synthetic_acceptance(speculation)
-    if not speculation.chosen:
+    plan = EnginePlan.of(options, slots=1)
+    if not plan.speculation.chosen:
         raise InvalidParameterError("--spec-type", "is 'none', so there is nothing to compare")
     prompts = read_prompts(options.prompts) if options.prompts else PROMPTS
     sampling = shared.sampling(options)
-    settings = shared.load_settings(
-        options,
-        slots=1,
-        longest_draft=speculation.n_max,
-        mtp=uses_own_head(speculation),
-    )
     console = Console(stderr=True)
-    with closing(load(settings)) as runtime, drafter_for(runtime, speculation, options) as drafter:
-        engine = Engine(runtime, drafter, speculation.n_max, synthetic)
+    with plan.open() as engine:
         with console.status("starting") as status:
             pairs = compare(
                 engine,
                 prompts,
-                lambda text: as_chat_tokens(runtime, text),
+                lambda text: as_chat_tokens(engine.runtime, text),
                 sampling=sampling,
                 max_tokens=options.n_predict,
                 repeats=options.repeats,
                 progress=status.update,
             )
         return {
-            "model": runtime.info.name,
-            "rollback": runtime.rollback.kind,
-            "synthetic": synthetic is not None,
-            "rows": rows(pairs, drafter.name if drafter else "none"),
+            "model": engine.runtime.info.name,
+            "rollback": engine.runtime.rollback.kind,
+            "synthetic": plan.synthetic is not None,
+            "rows": rows(pairs, engine.drafter.name if engine.drafter else "none"),
         }
 
 

@@ -4,7 +4,6 @@ import argparse
 import os
 import signal
 import sys
-from contextlib import closing
 from dataclasses import asdict
 from itertools import groupby
 from pathlib import Path
@@ -17,13 +16,11 @@ from rich.table import Table
 
 from surefoot.chat.template import ChatTemplate
 from surefoot.commands import options as shared
-from surefoot.commands.speculation import drafter_for, settings_of, uses_own_head
+from surefoot.commands.plan import EnginePlan
 from surefoot.decoding import InvalidParameterError, SurefootError
 from surefoot.drafting.options import add_speculation_arguments
-from surefoot.drafting.synthetic import synthetic_acceptance
 from surefoot.engine import Delta, Engine, Generation, GenerationState, Request
 from surefoot.runtime.base import Runtime
-from surefoot.runtime.libllama import load
 
 GREEN, PLAIN = "\x1b[32m", "\x1b[0m"
 
@@ -69,20 +66,12 @@ def run(options: argparse.Namespace) -> int:
     shared.set_up_logging(options)
     prompt = read_prompt(options)
     sampling = shared.sampling(options)
-    speculation = settings_of(options)
-    synthetic = synthetic_acceptance(speculation)
-    settings = shared.load_settings(
-        options,
-        slots=1,
-        longest_draft=speculation.n_max,
-        mtp=uses_own_head(speculation),
-    )
+    plan = EnginePlan.of(options, slots=1)
     if options.n_predict < 1 and options.n_predict != -1:
         raise InvalidParameterError("-n", "must be at least 1, or -1 for no limit")
-    with closing(load(settings)) as runtime, drafter_for(runtime, speculation, options) as drafter:
-        engine = Engine(runtime, drafter, speculation.n_max, synthetic)
+    with plan.open() as engine:
         request = Request(
-            prompt=tuple(tokenize(runtime, prompt, options)),
+            prompt=tuple(tokenize(engine.runtime, prompt, options)),
             sampling=sampling,
             max_tokens=None if options.n_predict == -1 else options.n_predict,
         )

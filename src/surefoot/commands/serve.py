@@ -2,17 +2,14 @@
 
 import argparse
 import sys
-from contextlib import closing
 from pathlib import Path
 
 from surefoot.commands import options as shared
-from surefoot.commands.speculation import drafter_for, settings_of, uses_own_head
+from surefoot.commands.plan import EnginePlan
 from surefoot.decoding import InvalidParameterError
 from surefoot.drafting.options import add_speculation_arguments
-from surefoot.drafting.synthetic import synthetic_acceptance
 from surefoot.engine import Engine
 from surefoot.runtime.base import Runtime
-from surefoot.runtime.libllama import load
 from surefoot.server import bind, serve
 
 
@@ -57,29 +54,18 @@ def run(options: argparse.Namespace) -> int:
     """Run the subcommand; returns the exit code."""
     shared.set_up_logging(options)
     defaults = shared.sampling(options)
-    speculation = settings_of(options)
-    synthetic = synthetic_acceptance(speculation)
-    settings = shared.load_settings(
-        options,
-        options.parallel,
-        longest_draft=speculation.n_max,
-        mtp=uses_own_head(speculation),
-    )
+    plan = EnginePlan.of(options, options.parallel)
     if options.alias is not None and not options.alias.isprintable():
         raise InvalidParameterError("--alias", "must be printable text")
     if options.n_predict < 1 and options.n_predict != -1:
         raise InvalidParameterError("-n", "must be at least 1, or -1 for no limit")
     with bind(options.host, options.port) as listener:
         print(f"surefoot: loading {options.model.name}", file=sys.stderr)
-        with (
-            closing(load(settings)) as runtime,
-            drafter_for(runtime, speculation, options) as drafter,
-        ):
-            engine = Engine(runtime, drafter, speculation.n_max, synthetic)
+        with plan.open() as engine:
             serve(
                 engine,
                 listener,
-                model_name=options.alias or _model_name(runtime, options.model),
+                model_name=options.alias or _model_name(engine.runtime, options.model),
                 defaults=defaults,
                 seed=options.seed,
                 max_tokens=None if options.n_predict == -1 else options.n_predict,

@@ -1,0 +1,58 @@
+"""From options to an engine that runs: what is to be loaded, checked first and opened later."""
+
+import argparse
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
+
+from surefoot.commands.options import load_settings
+from surefoot.commands.speculation import drafter_for, settings_of, uses_own_head
+from surefoot.decoding import SyntheticAcceptance
+from surefoot.drafting.settings import SpeculationSettings
+from surefoot.drafting.synthetic import synthetic_acceptance
+from surefoot.engine import Engine
+from surefoot.runtime.libllama import LoadSettings, load
+
+
+@dataclass(frozen=True, slots=True)
+class EnginePlan:
+    """An engine as the options want it, with nothing loaded yet.
+
+    Attributes:
+        options: with those of a model and of speculation.
+        settings: how to load the target.
+        speculation: how to draft.
+        synthetic: what judges drafts by chance; None for real verification.
+    """
+
+    options: argparse.Namespace
+    settings: LoadSettings
+    speculation: SpeculationSettings
+    synthetic: SyntheticAcceptance | None
+
+    @classmethod
+    def of(cls, options: argparse.Namespace, slots: int) -> "EnginePlan":
+        """Read the options.
+
+        Raises:
+            InvalidParameterError: one is outside its range.
+        """
+        speculation = settings_of(options)
+        synthetic = synthetic_acceptance(speculation)
+        mtp = uses_own_head(speculation)
+        settings = load_settings(options, slots, longest_draft=speculation.n_max, mtp=mtp)
+        return cls(options, settings, speculation, synthetic)
+
+    @contextmanager
+    def open(self) -> Iterator[Engine]:
+        """Load all models; they are closed at the end of the context.
+
+        Raises:
+            ModelLoadError: a model can't be loaded.
+            InvalidParameterError, VocabularyMismatchError: see `drafter_for`.
+        """
+        with (
+            closing(load(self.settings)) as runtime,
+            drafter_for(runtime, self.speculation, self.options) as drafter,
+        ):
+            yield Engine(runtime, drafter, self.speculation.n_max, self.synthetic)
