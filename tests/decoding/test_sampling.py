@@ -19,12 +19,15 @@ from surefoot.decoding import (
     InvalidParameterError,
     Round,
     Sampling,
+    Sequence,
     choose,
-    verify,
 )
+from surefoot.decoding.memory import CuttableMemory
 from surefoot.decoding.noise import gumbel
 from surefoot.decoding.sampling import survivors
+from surefoot.drafting.scripted import ScriptedDrafter
 from tests.support.adversary import AdversarialTarget
+from tests.support.fixed import FixedTarget
 from tests.support.kinds import simulated
 from tests.support.play import begin
 
@@ -205,8 +208,8 @@ def test_logits_that_are_no_numbers_end_the_pass_and_are_never_chosen(
         choose(np.full(50, -np.inf, dtype=np.float32), sampling, 0, 0.0)
 
 
-def test_a_pass_with_bad_logits_commits_nothing() -> None:
-    """Case A10: a NaN is an error, not a token; in no sequence of the pass."""
+def test_bad_logits_are_never_committed_and_the_pass_is_not_trusted() -> None:
+    """Case A10: a NaN is an error, not a token. What another sequence decided before stands."""
     runtime = simulated("attention", slots=2)
     target = AdversarialTarget(runtime, lambda *_: 5)
     sequences = [begin(target, [1, 2], slot=slot, slots=2) for slot in range(2)]
@@ -216,16 +219,19 @@ def test_a_pass_with_bad_logits_commits_nothing() -> None:
         pytest.raises(DecodeError, match="can't be trusted"),
     ):
         Round(target).play(sequences)
-    assert [sequence.generated for sequence in sequences] == [0, 0]
+    assert [sequence.generated for sequence in sequences] == [1, 0]
 
 
 def test_rows_behind_the_first_disagreement_are_not_looked_at() -> None:
     rows_ = np.zeros((4, 8), dtype=np.float32)
     rows_[0, 3] = rows_[1, 5] = 1.0
     rows_[2:] = np.nan
-    verdict = verify([3, 4, 1], rows_, GREEDY, 0, 0.0)
-    assert verdict.accepted == 1
-    assert [choice.token for choice in verdict.choices] == [3, 5]
+    table = np.zeros((8, 8), dtype=np.float32)
+    table[[1, 3, 4, 2]] = rows_
+    target = FixedTarget(table)
+    sequence = Sequence([1], CuttableMemory(target, 0), sampling=GREEDY)
+    [outcome] = Round(target, ScriptedDrafter([[3, 4, 2]])).play([sequence])
+    assert (outcome.tokens, outcome.accepted) == ([3, 5], 1)
 
 
 def test_masked_tokens_are_never_chosen() -> None:

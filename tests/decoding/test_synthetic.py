@@ -44,9 +44,16 @@ def judged(
     """What becomes of a draft where the target would say token 0 everywhere."""
     logits = np.zeros((len(tokens) + 1, VOCABULARY), dtype=np.float32)
     logits[:, 0] = 9
-    verdict = verify(sequence, Draft(tokens, "test"), logits, 0.0)
-    assert len(verdict.choices) == verdict.accepted + 1
-    return verdict.accepted, [choice.token for choice in verdict.choices]
+    before, draft, accepted = len(sequence.committed), Draft(tokens, "test"), 0
+    for offset, row in enumerate(logits):
+        choice, agreed = verify(sequence, draft, offset, row, 0.0)
+        sequence.committed.append(choice.token)
+        accepted += agreed
+        if not agreed:
+            break
+    chosen = sequence.committed[before:]
+    del sequence.committed[before:]
+    return accepted, chosen
 
 
 @pytest.mark.parametrize("temperature", [0.0, 1.0])

@@ -384,7 +384,7 @@ def test_tokens_of_a_draft_are_not_fed_before_they_are_verified() -> None:
     bench = Bench("attention")
     bench.runtime.decode([Feed(0, PROMPTS[0][:-1], 0, 0)])
     longest = [5] * (MOST_ROWS + 5)
-    bench.runtime.decode([Feed(0, [5, *longest], 4, 1 + len(longest))])
+    bench.runtime.decode([Feed(0, [5, *longest], 4, 1 + len(longest), len(longest))])
     assert bench.toy.widths == [3]
     bench.runtime.decode([Feed(0, [6], 5 + len(longest), 1)])
     assert bench.toy.widths == [3, 2 + len(longest)]

@@ -188,7 +188,7 @@ def test_rows_are_those_that_libllama_names_by_index(family: str) -> None:
         ]
         found = runtime.decode(feeds)
         index = 0
-        for sequence, tokens, _, outputs in sorted(feeds):
+        for sequence, tokens, _, outputs, _ in sorted(feeds):
             rows = next(r for f, r in zip(feeds, found, strict=True) if f.sequence == sequence)
             index += len(tokens)
             for back in range(outputs):

@@ -6,7 +6,7 @@ from collections.abc import Sequence as Series
 import numpy as np
 from numpy.typing import NDArray
 
-from surefoot.decoding import Feed, Rollback
+from surefoot.decoding import Feed, Rollback, Widths
 from surefoot.runtime.simulated import SimulatedRuntime
 
 Pick = Callable[[Feed, int], int]
@@ -32,6 +32,10 @@ class AdversarialTarget:
     @property
     def logit_noise(self) -> float:
         return 0.0
+
+    @property
+    def widths(self) -> Widths | None:
+        return self.runtime.widths
 
     @property
     def vocabulary_size(self) -> int:

@@ -16,6 +16,7 @@ class FixedTarget:
 
     rollback = Rollback(cut=None, fork=False)
     logit_noise = 0.0
+    widths = None
 
     def __init__(self, table: NDArray[np.float32]) -> None:
         self._table = table
@@ -24,7 +25,7 @@ class FixedTarget:
 
     def decode(self, feeds: Series[Feed]) -> list[NDArray[np.float32]]:
         logits = []
-        for sequence, tokens, start, outputs in feeds:
+        for sequence, tokens, start, outputs, _ in feeds:
             assert self._lengths.get(sequence, 0) == start
             self._lengths[sequence] = start + len(tokens)
             logits.append(self._table[list(tokens[len(tokens) - outputs :])])

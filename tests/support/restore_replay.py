@@ -12,7 +12,10 @@ For tests only: this is what surefoot must never do.
 from collections.abc import Sequence as Series
 from dataclasses import dataclass, field
 
-from surefoot.decoding import Draft, Drafter, Feed, Sequence, Target, verify
+import numpy as np
+from numpy.typing import NDArray
+
+from surefoot.decoding import Choice, Draft, Drafter, Feed, Sequence, Target, choose
 
 
 @dataclass
@@ -49,19 +52,29 @@ class RestoreReplayServer:
         feed = Feed(memory.id, [sequence.committed[-1], *draft], before - 1, 1 + len(draft))
         rows = self.target.decode([feed])[0]
         self.passes += 1
-        verdict = verify(draft, rows, sequence.sampling, before, self.target.logit_noise)
-        if verdict.accepted < len(draft):
+        choices = self._judged(draft, rows)
+        if len(choices) <= len(draft):
             self.target.drop(memory.id)
             self.target.fork(self.spare, memory.id, 0, before - 1)
             self.restores.append(before)
-            self._replay = [choice.token for choice in verdict.choices]
+            self._replay = [choice.token for choice in choices]
             self.wasted += 1
             return 0
-        for choice in verdict.choices:
+        for choice in choices:
             sequence.commit(choice)
             if sequence.finish:
                 break
         return len(sequence.committed) - before
+
+    def _judged(self, draft: Series[int], rows: NDArray[np.float32]) -> list[Choice]:
+        """The target's choices up to the first that is not the draft's."""
+        sequence, choices = self.sequence, list[Choice]()
+        for offset, row in enumerate(rows):
+            position = len(sequence.committed) + offset
+            choices.append(choose(row, sequence.sampling, position, self.target.logit_noise))
+            if offset == len(draft) or choices[-1].token != draft[offset]:
+                break
+        return choices
 
     def stalls(self, patience: int) -> bool:
         """Serve the request; True if the same position is restored `patience` times in a row."""

@@ -17,6 +17,7 @@ from surefoot.decoding import (
     Rollback,
     Round,
     Sequence,
+    Widths,
     absorb,
     memory_for,
 )
@@ -30,6 +31,7 @@ class InstantTarget:
     """
 
     rollback = Rollback(cut=0, fork=True)
+    widths: Widths | None = None
     logit_noise = 0.25
 
     def __init__(self, vocabulary_size: int) -> None:

@@ -3,6 +3,7 @@
 Pure Python and numpy. Nothing here knows llama.cpp, HTTP, or any other part of surefoot.
 """
 
+from surefoot.decoding.control import Control, ControlError, TokenMask
 from surefoot.decoding.counts import Counts, DrafterCounts
 from surefoot.decoding.draft import NO_DRAFT, Draft, Drafter
 from surefoot.decoding.ending import Ending, Finish
@@ -16,20 +17,35 @@ from surefoot.decoding.head import Head, HeadFeed, HeadOutput, Rows, RowWatcher
 from surefoot.decoding.memory import Memory, memory_for
 from surefoot.decoding.prefill import absorb
 from surefoot.decoding.round import MAX_PENDING, Outcome, Round
-from surefoot.decoding.sampling import GREEDY, Choice, Sampling, choose
-from surefoot.decoding.sequence import DraftWishes, Sequence
+from surefoot.decoding.sampling import (
+    DEFAULT_SAMPLERS,
+    GREEDY,
+    Choice,
+    Chooser,
+    Distribution,
+    Sampling,
+    choose,
+)
+from surefoot.decoding.scores import Scores, ScoreWish, raw_scores
+from surefoot.decoding.sequence import DraftWishes, RuleName, Sequence
 from surefoot.decoding.synthetic import SyntheticAcceptance, check_rates, rates_for_length
 from surefoot.decoding.target import Feed, Rollback, RollbackKind, Target
 from surefoot.decoding.transcript import Transcript
-from surefoot.decoding.verification import Verdict, Verifier, by_equality, verify
+from surefoot.decoding.verification import Judgement, Rule, coupled
+from surefoot.decoding.widths import Widths
 
 __all__ = [
+    "DEFAULT_SAMPLERS",
     "GREEDY",
     "MAX_PENDING",
     "NO_DRAFT",
     "Choice",
+    "Chooser",
+    "Control",
+    "ControlError",
     "Counts",
     "DecodeError",
+    "Distribution",
     "Draft",
     "DraftWishes",
     "Drafter",
@@ -41,6 +57,7 @@ __all__ = [
     "HeadFeed",
     "HeadOutput",
     "InvalidParameterError",
+    "Judgement",
     "Memory",
     "Outcome",
     "Rollback",
@@ -49,19 +66,23 @@ __all__ = [
     "Round",
     "RowWatcher",
     "Rows",
+    "Rule",
+    "RuleName",
     "Sampling",
+    "ScoreWish",
+    "Scores",
     "Sequence",
     "SurefootError",
     "SyntheticAcceptance",
     "Target",
+    "TokenMask",
     "Transcript",
-    "Verdict",
-    "Verifier",
+    "Widths",
     "absorb",
-    "by_equality",
     "check_rates",
     "choose",
+    "coupled",
     "memory_for",
     "rates_for_length",
-    "verify",
+    "raw_scores",
 ]

@@ -3,14 +3,23 @@
 from collections.abc import Sequence as Series
 from typing import NamedTuple, Protocol
 
+from surefoot.decoding.sampling import Distribution
 from surefoot.decoding.sequence import Sequence
 
 
 class Draft(NamedTuple):
-    """Proposed next tokens of one sequence; none if the drafter has nothing to say."""
+    """Proposed next tokens of one sequence; none if the drafter has nothing to say.
+
+    Attributes:
+        tokens: the tokens.
+        drafter: the name of the drafter that made them.
+        distributions: for each token the distribution that it was drawn from, where the sequence's
+            verification rule wants to know; empty if the drafter has none.
+    """
 
     tokens: Series[int] = ()
     drafter: str = ""
+    distributions: Series[Distribution] = ()
 
 
 NO_DRAFT = Draft()

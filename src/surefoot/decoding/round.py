@@ -1,8 +1,12 @@
-"""One round: draft, fork, one forward pass, verify, commit, settle.
+"""One round: draft, fork, one forward pass, then verify and commit token by token, and settle.
 
 This is the heart of surefoot. There is no replay and no second verification: tokens that were
 accepted but that the memory had to give up are pending, and ride along in the next pass without
 outputs. Whatever the logits are, every round commits at least one token for every sequence in it.
+
+A token is committed as soon as it is decided, before the next one is looked at, just as if the
+model had been asked one token at a time. So whatever moves on with the text (penalties, grammars,
+budgets) moves once for each token, and there is nothing to be rolled back.
 """
 
 from collections.abc import Sequence as Series
@@ -12,15 +16,25 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from surefoot.decoding.control import ControlError
 from surefoot.decoding.draft import NO_DRAFT, Draft, Drafter
-from surefoot.decoding.errors import RollbackRefusedError
-from surefoot.decoding.sequence import Sequence
+from surefoot.decoding.errors import DecodeError, RollbackRefusedError
+from surefoot.decoding.sequence import RuleName, Sequence
 from surefoot.decoding.target import Feed, Target
-from surefoot.decoding.verification import Verdict, Verifier, by_equality
+from surefoot.decoding.verification import Judgement, Rule, coupled
 
 MAX_PENDING = 16
 """Above so many pending tokens a round drafts nothing: the memory catches up, and a rejection
 does not make the next pass wider still."""
+
+FORCED = "forced"
+"""Names the drafts that consist of tokens that come anyway, and whose scores are wanted."""
+
+FILLER = 0
+"""The token that pads a pass to a width of its class. Its logits are never looked at."""
+
+RULES: dict[RuleName, Rule] = {"coupled": coupled}
+"""The verification rules that a sequence can ask for."""
 
 
 class Outcome(NamedTuple):
@@ -28,7 +42,7 @@ class Outcome(NamedTuple):
 
     Attributes:
         sequence: the sequence.
-        tokens: the tokens committed, at least one.
+        tokens: the tokens committed; none only if its control has failed.
         drafted: how many draft tokens were verified.
         accepted: how many of the committed tokens, from the first on, were draft tokens.
     """
@@ -46,12 +60,12 @@ class Round:
     Attributes:
         target: the model.
         drafter: proposes drafts; None for plain decoding.
-        verify: judges them.
+        rule: verifies them in the place of each sequence's own rule; None for that.
     """
 
     target: Target
     drafter: Drafter | None = None
-    verify: Verifier = by_equality
+    rule: Rule | None = None
 
     def play(self, sequences: Series[Sequence]) -> list[Outcome]:
         """Play one round: one forward pass, at least one token for every sequence.
@@ -60,93 +74,159 @@ class Round:
             sequences: unfinished ones whose prompts are absorbed but for what is pending.
 
         Raises:
-            DecodeError: the pass failed. Nothing was committed by it.
+            DecodeError: the pass failed, or a row of its logits is none. What is committed stands.
             RollbackRefusedError: a memory did not go back. If that was in settling, all that the
                 pass decided is committed, and memories that are not `settled` are unknown; if it
                 was before, nothing is committed.
         """
         drafts = self._draft(sequences)
-        self._fork(sequences, drafts)
-        rows = self._decode(sequences, drafts)
-        verdicts = self._verify(sequences, drafts, rows)
-        outcomes = [
-            self._commit(sequence, draft, verdict)
-            for sequence, draft, verdict in zip(sequences, drafts, verdicts, strict=True)
+        fillers = [
+            self._padding(sequence, len(draft.tokens))
+            for sequence, draft in zip(sequences, drafts, strict=True)
         ]
+        self._fork(sequences, drafts, fillers)
+        rows = self._decode(sequences, drafts, fillers)
+        outcomes, failures = [], []
+        for sequence, draft, logits in zip(sequences, drafts, rows, strict=True):
+            try:
+                outcomes.append(self._decide(sequence, draft, logits))
+            except DecodeError as error:
+                failures.append(error)
+        if failures:
+            raise failures[0]
         self._settle(sequences)
         return outcomes
 
+    # Drafting
+
     def _draft(self, sequences: Series[Sequence]) -> list[Draft]:
         """Ask for drafts where one can pay; the target's own token always needs room, too."""
-        drafts = [NO_DRAFT] * len(sequences)
-        if self.drafter is None:
-            return drafts
         depths = [self._depth(sequence) for sequence in sequences]
-        wanted = [(s, depth) for s, depth in zip(sequences, depths, strict=True) if depth > 0]
-        proposed = iter(self.drafter.propose(wanted) if wanted else ())
-        return [self._usable(next(proposed), depth) if depth > 0 else NO_DRAFT for depth in depths]
+        drafts = [_forced(sequence) for sequence in sequences]
+        if self.drafter is not None:
+            wanted = [
+                (sequence, depth)
+                for sequence, depth, draft in zip(sequences, depths, drafts, strict=True)
+                if depth > 0 and not draft.tokens
+            ]
+            proposed = dict(
+                zip(wanted, self.drafter.propose(wanted) if wanted else (), strict=True)
+            )
+            drafts = [
+                proposed.get(key, draft)
+                for key, draft in zip(zip(sequences, depths, strict=True), drafts, strict=True)
+            ]
+        return [
+            self._usable(sequence, draft, depth)
+            for sequence, draft, depth in zip(sequences, drafts, depths, strict=True)
+        ]
 
     def _depth(self, sequence: Sequence) -> int:
+        """Most draft tokens for a sequence now; those that are forced need no wish for drafts."""
         if len(sequence.pending) > MAX_PENDING:
             return 0
-        return min(sequence.max_draft, sequence.memory.longest_draft, sequence.room - 1)
+        depth = min(sequence.memory.longest_draft, sequence.room - 1)
+        if self.target.widths is not None:
+            depth = min(depth, self.target.widths.most - len(sequence.pending))
+        if sequence.wish is None or not sequence.forced:
+            depth = min(depth, sequence.max_draft)
+        return max(0, depth)
 
-    def _usable(self, draft: Draft, depth: int) -> Draft:
-        """The head of a draft that is no longer than asked for and holds only known tokens."""
+    def _usable(self, sequence: Sequence, draft: Draft, depth: int) -> Draft:
+        """The head of a draft that has room, is known, is permitted, and can be padded."""
+        if not draft.tokens:
+            return draft
         size = self.target.vocabulary_size
         tokens = draft.tokens[:depth]
         unknown = (i for i, token in enumerate(tokens) if not 0 <= token < size)
-        length = next(unknown, len(tokens))
-        return draft._replace(tokens=tokens[:length])
+        tokens = tokens[: next(unknown, len(tokens))]
+        if sequence.control is not None:
+            tokens = tokens[: sequence.control.permitted(tokens)]
+        if self.target.widths is not None:
+            undoable = sequence.memory.longest_draft
+            while tokens and len(tokens) + self._padding(sequence, len(tokens)) > undoable:
+                tokens = tokens[:-1]
+        if len(tokens) == len(draft.tokens):
+            return draft
+        return draft._replace(tokens=tokens, distributions=draft.distributions[: len(tokens)])
 
-    def _fork(self, sequences: Series[Sequence], drafts: Series[Draft]) -> None:
-        for sequence, draft in zip(sequences, drafts, strict=True):
-            if draft.tokens:
+    def _padding(self, sequence: Sequence, drafted: int) -> int:
+        """How many tokens a pass lacks to a width of its class."""
+        widths = self.target.widths
+        if widths is None:
+            return 0
+        needed = len(sequence.pending) + drafted
+        return (widths.up(needed) or needed) - needed
+
+    # The pass
+
+    def _fork(
+        self, sequences: Series[Sequence], drafts: Series[Draft], fillers: Series[int]
+    ) -> None:
+        for sequence, draft, padding in zip(sequences, drafts, fillers, strict=True):
+            if draft.tokens or padding:
                 sequence.memory.brace()
 
     def _decode(
-        self, sequences: Series[Sequence], drafts: Series[Draft]
+        self, sequences: Series[Sequence], drafts: Series[Draft], fillers: Series[int]
     ) -> list[NDArray[np.float32]]:
-        """The one forward pass; outputs only from the last pending token on."""
-        feeds = [
-            Feed(
-                sequence=sequence.memory.id,
-                tokens=[*sequence.pending, *draft.tokens],
-                start=sequence.state_len,
-                outputs=1 + len(draft.tokens),
-            )
-            for sequence, draft in zip(sequences, drafts, strict=True)
-        ]
+        """The one forward pass; outputs only from the last pending token on.
+
+        In a width class outputs are asked for of all tokens, since the last layers work on no
+        other rows: how many outputs there are is a width, too.
+
+        Returns:
+            For each sequence a row behind its last pending token, and one behind each draft token.
+        """
+        whole = self.target.widths is not None
+        feeds = []
+        for sequence, draft, padding in zip(sequences, drafts, fillers, strict=True):
+            tokens = [*sequence.pending, *draft.tokens, *[FILLER] * padding]
+            outputs = len(tokens) if whole else 1 + len(draft.tokens)
+            tentative = len(draft.tokens) + padding
+            feeds.append(Feed(sequence.memory.id, tokens, sequence.state_len, outputs, tentative))
         logits = self.target.decode(feeds)
-        for sequence, feed in zip(sequences, feeds, strict=True):
+        rows = []
+        for sequence, feed, given in zip(sequences, feeds, logits, strict=True):
+            first = feed.outputs - feed.tentative - 1
+            rows.append(given[first:])
             sequence.memory.absorbed(len(feed.tokens))
-        return logits
+        return rows
 
-    def _verify(
-        self, sequences: Series[Sequence], drafts: Series[Draft], rows: Series[NDArray[np.float32]]
-    ) -> list[Verdict]:
-        noise = self.target.logit_noise
-        return [
-            self.verify(sequence, draft, logits, noise)
-            for sequence, draft, logits in zip(sequences, drafts, rows, strict=True)
-        ]
+    # What comes of it
 
-    def _commit(self, sequence: Sequence, draft: Draft, verdict: Verdict) -> Outcome:
-        """Decide the tokens one by one; what lies behind the end of the request never is."""
+    def _decide(self, sequence: Sequence, draft: Draft, rows: NDArray[np.float32]) -> Outcome:
+        """Decide tokens from the left, and commit each before the next is looked at."""
         before = len(sequence.committed)
-        for choice in verdict.choices:
-            sequence.commit(choice)
-            if sequence.finish:
-                break
+        accepted = 0
+        try:
+            for offset in range(len(draft.tokens) + 1):
+                choice, agreed = self._judgement(sequence, draft, offset, rows[offset])
+                sequence.commit(choice)
+                accepted += agreed
+                if sequence.finish or not agreed:
+                    break
+            sequence.fast_forward()
+        except ControlError as error:
+            sequence.fail(error)
         tokens = sequence.committed[before:]
-        accepted = min(len(tokens), verdict.accepted)
         ahead = sequence.state_len >= len(sequence.committed)
         sequence.counts.add_round(
             len(draft.tokens), accepted, rolled_back=ahead, drafter=draft.drafter
         )
-        if self.drafter is not None and draft.tokens:
+        if self.drafter is not None and draft.tokens and draft.drafter != FORCED:
             self.drafter.learn(sequence, draft, accepted)
         return Outcome(sequence, tokens, len(draft.tokens), accepted)
+
+    def _judgement(
+        self, sequence: Sequence, draft: Draft, offset: int, logits: NDArray[np.float32]
+    ) -> Judgement:
+        forced = sequence.forced_choice(logits)
+        if forced is not None:
+            agreed = offset < len(draft.tokens) and draft.tokens[offset] == forced.token
+            return Judgement(forced, agreed)
+        rule = self.rule or RULES[sequence.rule]
+        return rule(sequence, draft, offset, logits, self.target.logit_noise)
 
     def _settle(self, sequences: Series[Sequence]) -> None:
         """Take each memory back over what was not committed; the rest becomes pending."""
@@ -158,3 +238,9 @@ class Round:
                 refusals.append(error)
         if refusals:
             raise refusals[0]
+
+
+def _forced(sequence: Sequence) -> Draft:
+    """The tokens that come next anyway as a draft, where the model has to score them."""
+    tokens = () if sequence.wish is None else tuple(sequence.forced)
+    return Draft(tokens, FORCED) if tokens else NO_DRAFT

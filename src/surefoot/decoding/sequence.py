@@ -4,12 +4,16 @@
 memory still owes. Both numbers together are all there is to know about a request in progress.
 """
 
+from collections.abc import Sequence as Series
 from dataclasses import dataclass, field
+from typing import Literal
 
+from surefoot.decoding.control import Control, ControlError
 from surefoot.decoding.counts import Counts
 from surefoot.decoding.ending import Ending, Finish
 from surefoot.decoding.memory import Memory
-from surefoot.decoding.sampling import Choice, Sampling
+from surefoot.decoding.sampling import Choice, Chooser, Logits, Sampling
+from surefoot.decoding.scores import Scores, ScoreWish, raw_scores
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +31,10 @@ class DraftWishes:
     p_min: float | None = None
 
 
+RuleName = Literal["coupled", "rejection"]
+"""How drafts are verified; see `verification`."""
+
+
 @dataclass(slots=True, eq=False)
 class Sequence:
     """One request's tokens.
@@ -41,6 +49,14 @@ class Sequence:
         prompt_length: how many of the committed tokens are prompt.
         finish: why the request ended; None while it goes on.
         counts: what its rounds did.
+        control: what decides about the text beside the model; None if nothing does.
+        rule: how its drafts are verified.
+        wish: what to tell of each token's log-probabilities; None for nothing.
+        score_prompt: whether to tell those of the prompt's tokens, too.
+        scores: of each generated token, if they are wanted.
+        prompt_scores: of each prompt token but the first, if they are wanted.
+        fault: why the sequence can't go on, in words; None if it can.
+        chooser: applies the sampling parameters.
     """
 
     committed: list[int]
@@ -52,12 +68,21 @@ class Sequence:
     prompt_length: int = 0
     finish: Finish | None = None
     counts: Counts = field(default_factory=Counts)
+    control: Control | None = None
+    rule: RuleName = "coupled"
+    wish: ScoreWish | None = None
+    score_prompt: bool = False
+    scores: list[Scores] = field(default_factory=list)
+    prompt_scores: list[Scores] = field(default_factory=list)
+    fault: str | None = None
+    chooser: Chooser = field(init=False)
 
     def __post_init__(self) -> None:
         """Take what is committed so far as the prompt, unless told otherwise."""
         if not self.committed:
             raise ValueError("a sequence needs at least one token to go on from")
         self.prompt_length = self.prompt_length or len(self.committed)
+        self.chooser = Chooser(self.sampling, self.committed, self.ending.end_of_generation)
 
     @property
     def state_len(self) -> int:
@@ -84,9 +109,63 @@ class Sequence:
         """How many more tokens the limits allow, at least 1 while the request goes on."""
         return self.ending.room(self.generated, len(self.committed))
 
+    def choose(self, logits: Logits, tolerance: float) -> Choice:
+        """The target's choice of the next token, among those that the control allows.
+
+        Args:
+            logits: shape (vocabulary,), after all that is committed.
+            tolerance: the near-tie rule's tolerance.
+
+        Raises:
+            DecodeError: the logits are not numbers.
+            ControlError: the control leaves no token.
+        """
+        allowed = None if self.control is None else self.control.allowed()
+        return self.chooser.choose(logits, tolerance, allowed, self.wish)
+
+    @property
+    def forced(self) -> Series[int]:
+        """The tokens that come next without the model being asked; none if the model decides."""
+        return () if self.control is None or self.finish else self.control.forced()
+
+    def forced_choice(self, logits: Logits) -> Choice | None:
+        """The next token where the model does not decide, with its scores if they are wanted."""
+        token = next(iter(self.forced), None)
+        if token is None:
+            return None
+        scores = None
+        if self.wish is not None:
+            raw = raw_scores(logits, token, self.wish.top)
+            scores = Scores(0.0, ((token, 0.0),)) if self.wish.post_sampling else raw
+        return Choice(token, scores=scores)
+
+    def fast_forward(self) -> None:
+        """Commit the tokens that come next anyway, unless the model has to score them.
+
+        Raises:
+            ControlError: the control has failed.
+        """
+        while self.wish is None and (forced := self.forced):
+            self.commit(Choice(forced[0]))
+
     def commit(self, choice: Choice) -> None:
-        """Decide one token, for good; it may end the request."""
+        """Decide one token, for good; it may end the request.
+
+        Raises:
+            ControlError: the control does not take the token. It is not committed then.
+        """
+        if self.control is not None:
+            self.control.advance(choice.token)
         if choice.near_tie:
             self.counts.near_tie_positions.append(len(self.committed))
+        if choice.scores is not None:
+            self.scores.append(choice.scores)
         self.committed.append(choice.token)
+        self.chooser.advance(choice)
         self.finish = self.ending.after(choice.token, self.generated, len(self.committed))
+        if self.finish is None and self.control is not None and self.control.finished:
+            self.finish = Finish("stop", self.control.finished)
+
+    def fail(self, error: ControlError) -> None:
+        """Go no further: the control has failed. What is committed stands."""
+        self.fault = str(error)

@@ -20,9 +20,8 @@ from numpy.typing import NDArray
 from surefoot.decoding.draft import Draft
 from surefoot.decoding.errors import InvalidParameterError
 from surefoot.decoding.noise import uniform
-from surefoot.decoding.sampling import Choice, choose
 from surefoot.decoding.sequence import Sequence
-from surefoot.decoding.verification import Verdict
+from surefoot.decoding.verification import Judgement
 
 _NO_TOKEN = np.array([-1])
 """Chance hangs on an id that no token has, so that it is independent of all sampling noise."""
@@ -52,26 +51,25 @@ class SyntheticAcceptance:
         return 1 + sum(self.rates)
 
     def __call__(
-        self, sequence: Sequence, draft: Draft, logits: NDArray[np.float32], tolerance: float
-    ) -> Verdict:
-        """Judge a draft, left to right, up to the first token that chance rejects."""
-        choices: list[Choice] = []
-        position = len(sequence.committed)
-        for offset, row in enumerate(logits):
-            choice = choose(row, sequence.sampling, position + offset, tolerance)
-            if offset == len(draft.tokens) or not self._accepts(sequence, draft, offset):
-                choices.append(choice)
-                break
-            choices.append(Choice(draft.tokens[offset], near_tie=False))
-        return Verdict(len(choices) - 1, choices)
+        self,
+        sequence: Sequence,
+        draft: Draft,
+        offset: int,
+        logits: NDArray[np.float32],
+        tolerance: float,
+    ) -> Judgement:
+        """Decide by chance whether a draft token stands; see `Rule`."""
+        choice = sequence.choose(logits, tolerance)
+        if offset < len(draft.tokens) and self._accepts(sequence, draft, offset):
+            return Judgement(choice._replace(token=draft.tokens[offset], near_tie=False), True)
+        return Judgement(choice, False)
 
     def _accepts(self, sequence: Sequence, draft: Draft, offset: int) -> bool:
         if offset >= len(self._chances):
             return False
         if draft.tokens[offset] in sequence.ending.end_of_generation:
             return False
-        position = len(sequence.committed) + offset
-        chance = uniform(sequence.sampling.seed, position, _NO_TOKEN)[0]
+        chance = uniform(sequence.sampling.seed, len(sequence.committed), _NO_TOKEN)[0]
         return bool(chance < self._chances[offset])
 
 

@@ -11,6 +11,8 @@ from typing import Literal, NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from surefoot.decoding.widths import Widths
+
 RollbackKind = Literal["cut", "snapshots", "fork", "none"]
 
 
@@ -22,12 +24,14 @@ class Feed(NamedTuple):
         tokens: token ids, at least one.
         start: position of the first token; the memory holds exactly `start` tokens before it.
         outputs: how many of the last tokens want logits; 0 for tokens that are only absorbed.
+        tentative: how many of the last tokens are not committed and may be undone.
     """
 
     sequence: int
     tokens: Series[int]
     start: int
     outputs: int
+    tentative: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +66,10 @@ class Target(Protocol):
     @property
     def logit_noise(self) -> float:
         """Largest difference that batch width and memory layout make to a logit."""
+
+    @property
+    def widths(self) -> Widths | None:
+        """The widths to which every pass is held, by strict decoding; None for any width."""
 
     @property
     def vocabulary_size(self) -> int:

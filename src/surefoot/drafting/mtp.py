@@ -116,8 +116,7 @@ class MtpDrafter:
             trail = self._trail(feed.sequence)
             trail.see(feed, given)
             seen.append(trail)
-            # All but the draft, which is what asks for more than one output.
-            certain = feed.start + len(feed.tokens) - max(0, feed.outputs - 1)
+            certain = feed.start + len(feed.tokens) - feed.tentative
             if feed.outputs == 0 or trail.backlog(certain) > MOST_ROWS:
                 due.append((trail, certain))
         if due:

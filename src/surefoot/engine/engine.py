@@ -21,7 +21,6 @@ from surefoot.decoding import (
     SyntheticAcceptance,
     Transcript,
     absorb,
-    by_equality,
     memory_for,
 )
 from surefoot.drafting.guarded import Guarded
@@ -73,7 +72,7 @@ class Engine:
         self.rounds = 0
         """Rounds played since the start, each one forward pass for all running generations."""
         self.synthetic = synthetic
-        self._round = Round(runtime, self.drafter, synthetic or by_equality)
+        self._round = Round(runtime, self.drafter, synthetic)
         self._clock = 0
 
     def _with_room(self, max_draft: int) -> int:
@@ -241,16 +240,16 @@ class Engine:
 
     def _play_round(self, slots: list[Slot]) -> None:
         sequences = [_running(slot)[1] for slot in slots]
-        before = [(sequence.counts.rounds, sequence.counts.accepted) for sequence in sequences]
+        before = [(len(s.committed), s.counts.accepted) for s in sequences]
         started, passes = time.perf_counter(), self.runtime.passes
         try:
             self._round.play(sequences)
+            self.rounds += 1
         except DecodeError as error:
             self._recover(slots, error)
-            self._blame(slots, error)
-            return
+            failure: SurefootError | None = error
         except RollbackRefusedError as error:
-            committed = sequences[0].counts.rounds > before[0][0]
+            committed = len(sequences[0].committed) > before[0][0]
             lost = [slot for slot in slots if not (committed and _running(slot)[1].settled)]
             for slot in lost:
                 # What was refused may be refused again, and plain decoding needs no way back.
@@ -258,19 +257,25 @@ class Engine:
                 sequence.max_draft = 0
                 sequence.counts.add_failure("roll-back", str(error))
             self._recover(lost, error)
-            if not committed:
-                self._blame(lost, error)
-                return
+            failure = error
+            self.rounds += committed
+        else:
+            failure = None
         now = time.perf_counter()
-        self.rounds += 1
-        for slot, (_, accepted) in zip(slots, before, strict=True):
+        for slot, (length, accepted) in zip(slots, before, strict=True):
             generation, sequence = _running(slot)
+            if len(sequence.committed) == length and sequence.fault is None:
+                self._blame([slot], failure)
+                continue
             summary, counts = generation.summary, generation.summary.counts
             summary.decode_seconds += now - started
             summary.passes += self.runtime.passes - passes
-            if counts.rounds == 1:
+            if not summary.first_token_seconds:
                 summary.first_token_seconds = now - slot.entered
             slot.failures = 0
+            if sequence.fault is not None:
+                self._fail(slot, sequence.fault)
+                continue
             if sequence.finish is not None:
                 self._leave(slot, GenerationState.FINISHED, counts.accepted - accepted)
                 continue
@@ -286,7 +291,7 @@ class Engine:
             slot.prefilling = len(_running(slot)[1].pending) > 1
             _running(slot)[0].summary.recoveries += 1
 
-    def _blame(self, slots: list[Slot], error: SurefootError) -> None:
+    def _blame(self, slots: list[Slot], error: SurefootError | None) -> None:
         """Count a pass that failed and committed nothing; give up who has had too many."""
         for slot in slots:
             slot.failures += 1

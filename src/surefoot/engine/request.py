@@ -1,8 +1,20 @@
 """What a client asks for, in tokens."""
 
 from dataclasses import dataclass, field
+from typing import Literal
 
-from surefoot.decoding import DraftWishes, InvalidParameterError, Sampling, SurefootError
+from surefoot.constraints import ControlSpec
+from surefoot.decoding import (
+    DraftWishes,
+    InvalidParameterError,
+    RuleName,
+    Sampling,
+    ScoreWish,
+    SurefootError,
+)
+
+Exactness = Literal["fast", "strict"]
+"""The two levels of the promise; see docs/exactness.md."""
 
 
 class PromptTooLongError(SurefootError):
@@ -28,6 +40,13 @@ class Request:
         max_draft: most draft tokens a round; 0 turns speculation off; None leaves it to the
             engine, which also caps it.
         wishes: what else is wanted of the drafts.
+        exact: "strict" keeps the request in a width class and a context of its own, so that its
+            text hangs on nothing but itself; "fast" does not.
+        rule: how drafts are verified. "strict" needs "coupled".
+        control: what the text must look like; None for no rules.
+        wish: what to tell of each token's log-probabilities; None for nothing.
+        score_prompt: whether to tell those of the prompt's tokens, too.
+        markup: special tokens whose text is shown, for those who parse it.
 
     Raises:
         InvalidParameterError: a value is outside its range.
@@ -40,6 +59,12 @@ class Request:
     stop_tokens: frozenset[int] = frozenset()
     max_draft: int | None = None
     wishes: DraftWishes = field(default_factory=DraftWishes)
+    exact: Exactness = "fast"
+    rule: RuleName = "coupled"
+    control: ControlSpec | None = None
+    wish: ScoreWish | None = None
+    score_prompt: bool = False
+    markup: frozenset[int] = frozenset()
 
     def __post_init__(self) -> None:
         """Check the ranges."""
@@ -51,3 +76,9 @@ class Request:
             raise InvalidParameterError("stop", "stop strings must not be empty")
         if self.max_draft is not None and self.max_draft < 0:
             raise InvalidParameterError("max_draft", "must be 0 (off) or more")
+        if self.exact == "strict" and self.rule != "coupled":
+            raise InvalidParameterError(
+                "verify",
+                "must be coupled where exact is strict: with rejection the text hangs "
+                "on the drafts",
+            )

@@ -70,7 +70,7 @@ class Batch:
             DecodeError: a token id is none.
         """
         end = 0
-        for sequence, tokens, start, outputs in feeds:
+        for sequence, tokens, start, outputs, _ in feeds:
             width = len(tokens)
             begin, end = end, end + width
             try:

@@ -152,7 +152,7 @@ class Passes:
         limits = self._limits
         total = total_outputs = 0
         previous = -1
-        for sequence, tokens, start, outputs in feeds:
+        for sequence, tokens, start, outputs, _ in feeds:
             width = len(tokens)
             if not previous < sequence < limits.sequences:
                 raise DecodeError(

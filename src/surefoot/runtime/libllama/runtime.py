@@ -8,7 +8,7 @@ from typing import Self
 import numpy as np
 from numpy.typing import NDArray
 
-from surefoot.decoding import Feed, Rollback, RowWatcher
+from surefoot.decoding import Feed, Rollback, RowWatcher, Widths
 from surefoot.runtime.base import ModelInfo
 from surefoot.runtime.libllama import binding
 from surefoot.runtime.libllama.context import ContextPlan
@@ -59,6 +59,7 @@ class LibllamaRuntime:
         self.settings = settings
         self.head_problem = head_problem
         self._logit_noise = logit_noise
+        self._widths: Widths | None = None
         self._watchers: list[RowWatcher] = []
         self._dependents: list[Callable[[], None]] = []
         slots = settings.slots
@@ -108,6 +109,11 @@ class LibllamaRuntime:
     def logit_noise(self) -> float:
         """Largest difference that batch width and memory layout make to a logit."""
         return self._logit_noise
+
+    @property
+    def widths(self) -> Widths | None:
+        """The widths to which every pass is held, by strict decoding; None for any width."""
+        return self._widths
 
     @property
     def vocabulary_size(self) -> int:

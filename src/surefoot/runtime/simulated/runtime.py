@@ -7,7 +7,7 @@ from collections.abc import Sequence as Series
 import numpy as np
 from numpy.typing import NDArray
 
-from surefoot.decoding import DecodeError, Feed, Rollback
+from surefoot.decoding import DecodeError, Feed, Rollback, Widths
 from surefoot.runtime.base import ModelInfo
 from surefoot.runtime.simulated.attention import AttentionMemory
 from surefoot.runtime.simulated.faults import FaultPlan, fault_plan
@@ -50,6 +50,7 @@ class SimulatedRuntime:
         fail_decode: which passes fail, counted from 0; the memory of the sequences in them is
             left scrambled.
         refuse_cut: which calls of `cut` are refused, counted from 0.
+        widths: the width class to which strict decoding is held; None for any width.
         decode_seconds: pretended cost of a pass, or a function of the tokens in it.
     """
 
@@ -74,6 +75,7 @@ class SimulatedRuntime:
         fail_decode: FaultPlan = (),
         refuse_cut: FaultPlan = (),
         decode_seconds: float | Callable[[int], float] = 0.0,
+        widths: Widths | None = None,
     ) -> None:
         self.tokenizer = SimulatedTokenizer(vocabulary_size)
         self.slots = slots
@@ -96,6 +98,7 @@ class SimulatedRuntime:
             seed, vocabulary_size, width_noise, layout_noise, width_classes, near_ties
         )
         self._noise = width_noise + layout_noise
+        self._widths = widths
         self._fails = fault_plan(fail_decode, seed)
         self._refuses = fault_plan(refuse_cut, seed + 1)
         self._cuts = 0
@@ -121,6 +124,11 @@ class SimulatedRuntime:
             eos_text="<|im_end|>",
             memory=f"{self._kind}{end or ''}",
         )
+
+    @property
+    def widths(self) -> Widths | None:
+        """The widths to which every pass is held, by strict decoding; None for any width."""
+        return self._widths
 
     @property
     def vocabulary_size(self) -> int:
@@ -225,7 +233,7 @@ class SimulatedRuntime:
         if sum(len(feed.tokens) for feed in feeds) > self.batch_size:
             raise MisuseError(f"more than {self.batch_size} tokens in one pass")
         known = range(self.vocabulary_size)
-        for sequence, tokens, start, outputs in feeds:
+        for sequence, tokens, start, outputs, _ in feeds:
             self._check_ids(sequence)
             if not tokens or not 0 <= outputs <= len(tokens):
                 raise MisuseError(f"{outputs} outputs from {len(tokens)} tokens")

@@ -1,115 +1,20 @@
-"""How the target chooses a token: sampling parameters and the one rule of choice.
-
-A choice is a pure function of (logits, parameters, position), so verifying a draft is nothing but
-comparing it with the choice. The rule for near ties is stated here, once, for everybody.
-"""
+"""Truncation by top-k, top-p and min-p, and what it would be if logits moved a little."""
 
 import math
-from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from surefoot.decoding.errors import DecodeError, InvalidParameterError
-from surefoot.decoding.noise import SEED_LIMIT, gumbel
+from surefoot.decoding.errors import DecodeError
+from surefoot.decoding.sampling.parameters import Sampling
 
 Logits = NDArray[np.float32]
 """One row of logits, shape (vocabulary,)."""
 
-
-@dataclass(frozen=True, slots=True)
-class Sampling:
-    """The parameters that shape the target's distribution, with llama-server's defaults.
-
-    They apply in llama.cpp's order: top-k, top-p, min-p, temperature.
-
-    Attributes:
-        seed: selects the positional noise; the same seed gives the same text.
-        temperature: 0 chooses the most likely token.
-        top_k: keep the k most likely tokens; 0 keeps all.
-        top_p: keep the smallest head of the distribution with at least this mass; 1 keeps all.
-        min_p: drop tokens less likely than this share of the most likely one; 0 keeps all.
-
-    Raises:
-        InvalidParameterError: a value is outside its range.
-    """
-
-    seed: int = 0
-    temperature: float = 0.8
-    top_k: int = 40
-    top_p: float = 0.95
-    min_p: float = 0.05
-
-    def __post_init__(self) -> None:
-        """Check the ranges."""
-        if not 0 <= self.seed < SEED_LIMIT:
-            raise InvalidParameterError("seed", "must be a whole number from 0 to 2**64 - 1")
-        if not (math.isfinite(self.temperature) and self.temperature >= 0):
-            raise InvalidParameterError("temperature", "must be a finite number, 0 or more")
-        if self.top_k < 0:
-            raise InvalidParameterError("top_k", "must be 0 (off) or more")
-        if not 0 < self.top_p <= 1:
-            raise InvalidParameterError("top_p", "must be above 0 and at most 1")
-        if not 0 <= self.min_p <= 1:
-            raise InvalidParameterError("min_p", "must lie between 0 and 1")
-
-
-GREEDY = Sampling(temperature=0.0)
-
 COLDEST = 1e-6
 """Below that temperature the choice is the most likely token: dividing by it would overflow, and
 at that temperature no noise could change the choice but at a tie."""
-
-
-class Choice(NamedTuple):
-    """What the target wants at one position.
-
-    The near-tie rule: a choice is a near tie if moving each logit by at most the tolerance could
-    change it. The tolerance is the runtime's logit noise: the largest difference that batch width
-    and memory layout make to a logit. Only at near ties may speculative and plain text part.
-    """
-
-    token: int
-    near_tie: bool
-
-
-def choose(logits: Logits, sampling: Sampling, position: int, tolerance: float) -> Choice:
-    """The target's choice at one position: argmax of log-probability plus positional noise.
-
-    Args:
-        logits: shape (vocabulary,); not changed.
-        sampling: the request's parameters.
-        position: index in the sequence of the token being chosen.
-        tolerance: how far a logit may move without meaning anything, for the near-tie rule.
-
-    Raises:
-        DecodeError: the logits are not numbers.
-    """
-    if sampling.temperature < COLDEST:
-        return _most_likely(logits, tolerance)
-    return _sampled(logits, sampling, position, tolerance)
-
-
-def _most_likely(logits: Logits, tolerance: float) -> Choice:
-    token = int(logits.argmax())
-    top = float(logits[token])
-    if not math.isfinite(top):
-        raise DecodeError(f"the model returned a logit of {top}; the pass can't be trusted")
-    rivals = np.count_nonzero(logits >= top - 2 * tolerance)
-    return Choice(token, near_tie=bool(rivals > 1))
-
-
-def _sampled(logits: Logits, sampling: Sampling, position: int, tolerance: float) -> Choice:
-    candidates = survivors(logits, sampling, tolerance)
-    scores = candidates.logits / sampling.temperature
-    scores += gumbel(sampling.seed, position, candidates.tokens)
-    winner = int(np.where(candidates.kept, scores, -np.inf).argmax())
-    rivals = np.count_nonzero(scores >= scores[winner] - 2 * tolerance / sampling.temperature)
-    return Choice(
-        token=int(candidates.tokens[winner]),
-        near_tie=bool(rivals > 1 or not candidates.sure[winner]),
-    )
 
 
 class Candidates(NamedTuple):

@@ -1,0 +1,104 @@
+"""Sampling parameters, with llama-server's names and defaults."""
+
+import math
+from dataclasses import dataclass
+
+from surefoot.decoding.errors import InvalidParameterError
+from surefoot.decoding.noise import SEED_LIMIT
+
+DEFAULT_SAMPLERS = (
+    "penalties",
+    "dry",
+    "top_n_sigma",
+    "top_k",
+    "typ_p",
+    "top_p",
+    "min_p",
+    "xtc",
+    "temperature",
+)
+"""llama-server's order. Logit bias comes before all of them; what is not named is not applied."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sampling:
+    """The parameters that shape the target's distribution.
+
+    Attributes:
+        seed: selects the positional noise; the same seed gives the same text.
+        samplers: what is applied, in this order; see `DEFAULT_SAMPLERS` for the names.
+        temperature: 0 chooses the most likely token.
+        dynatemp_range: the temperature varies by so much to either side, with the entropy; 0: not.
+        dynatemp_exponent: how the entropy maps to the temperature.
+        top_k: keep the k most likely tokens; 0 keeps all.
+        top_p: keep the smallest head of the distribution with at least this mass; 1 keeps all.
+        min_p: drop tokens less likely than this share of the most likely one; 0 keeps all.
+        typical_p: keep the most typical tokens with at least this mass; 1 keeps all.
+        top_n_sigma: drop logits more than so many standard deviations below the top; below 0: off.
+        min_keep: truncations leave at least so many tokens.
+        xtc_probability: how likely top choices are excluded at a position; 0 for never.
+        xtc_threshold: above that probability all but the least likely are excluded; above 0.5: off.
+        repeat_last_n: penalties look at so many tokens; 0 for none, -1 for all.
+        repeat_penalty: divides positive logits of tokens that occurred; 1 is off.
+        presence_penalty: subtracted from logits of tokens that occurred.
+        frequency_penalty: subtracted for each time that they did.
+        dry_multiplier: scale of the penalty on tokens that would go on repeating; 0 is off.
+        dry_base: by what it grows with each repeated token.
+        dry_allowed_length: repeats up to that length are free.
+        dry_penalty_last_n: looks back so many tokens; 0 for none, -1 for all.
+        dry_sequence_breakers: texts that no repeat reaches across.
+        mirostat: 0, 1 or 2 (Basu et al. 2021); in the place of all truncating samplers.
+        mirostat_tau: the surprise aimed at, in bits.
+        mirostat_eta: how fast it is corrected.
+        logit_bias: what is added to the logits of some tokens; -inf bans one.
+        min_tokens: no end of generation before so many tokens.
+        ignore_eos: no end of generation at all.
+
+    Raises:
+        InvalidParameterError: a value is outside its range.
+    """
+
+    seed: int = 0
+    temperature: float = 0.8
+    top_k: int = 40
+    top_p: float = 0.95
+    min_p: float = 0.05
+    samplers: tuple[str, ...] = DEFAULT_SAMPLERS
+    dynatemp_range: float = 0.0
+    dynatemp_exponent: float = 1.0
+    typical_p: float = 1.0
+    top_n_sigma: float = -1.0
+    min_keep: int = 0
+    xtc_probability: float = 0.0
+    xtc_threshold: float = 0.1
+    repeat_last_n: int = 64
+    repeat_penalty: float = 1.0
+    presence_penalty: float = 0.0
+    frequency_penalty: float = 0.0
+    dry_multiplier: float = 0.0
+    dry_base: float = 1.75
+    dry_allowed_length: int = 2
+    dry_penalty_last_n: int = -1
+    dry_sequence_breakers: tuple[str, ...] = ("\n", ":", '"', "*")
+    mirostat: int = 0
+    mirostat_tau: float = 5.0
+    mirostat_eta: float = 0.1
+    logit_bias: tuple[tuple[int, float], ...] = ()
+    min_tokens: int = 0
+    ignore_eos: bool = False
+
+    def __post_init__(self) -> None:
+        """Check the ranges."""
+        if not 0 <= self.seed < SEED_LIMIT:
+            raise InvalidParameterError("seed", "must be a whole number from 0 to 2**64 - 1")
+        if not (math.isfinite(self.temperature) and self.temperature >= 0):
+            raise InvalidParameterError("temperature", "must be a finite number, 0 or more")
+        if self.top_k < 0:
+            raise InvalidParameterError("top_k", "must be 0 (off) or more")
+        if not 0 < self.top_p <= 1:
+            raise InvalidParameterError("top_p", "must be above 0 and at most 1")
+        if not 0 <= self.min_p <= 1:
+            raise InvalidParameterError("min_p", "must lie between 0 and 1")
+
+
+GREEDY = Sampling(temperature=0.0)
