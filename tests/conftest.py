@@ -19,6 +19,15 @@ def pytest_unconfigure() -> None:
         file.close()
 
 
+@pytest.fixture(scope="session", autouse=True)
+def cache_folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """What is measured and kept stays out of the user's own cache."""
+    folder = tmp_path_factory.mktemp("cache")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_CACHE_HOME", str(folder))
+        yield folder
+
+
 @pytest.fixture(scope="module")
 def trained() -> Iterator[LibllamaRuntime]:
     """The embedded hybrid with one slot; one thread is quickest at small widths."""

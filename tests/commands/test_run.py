@@ -11,7 +11,10 @@ import llama_cpp.llama_cpp as ctypes_module
 import pytest
 
 from surefoot.commands import plan
+from surefoot.commands.speculation import Drafting
+from surefoot.drafting.resources import Resources
 from surefoot.drafting.scripted import ScriptedDrafter
+from surefoot.drafting.settings import SpeculationSettings
 from surefoot.runtime.simulated import SimulatedRuntime
 from tests.commands.conftest import Command, without_colours
 
@@ -172,7 +175,8 @@ def test_no_state_is_copied_to_undo_rejected_drafts(
 
         monkeypatch.setattr(ctypes_module, name, fail)
     wrong = ScriptedDrafter([[1, 2, 3], [4], [5] * 8], repeat=True)
-    monkeypatch.setattr(plan, "drafter_for", lambda *_: nullcontext(wrong))
+    drafting = Drafting(wrong, SpeculationSettings(), Resources())
+    monkeypatch.setattr(plan, "drafting_for", lambda *_: nullcontext(drafting))
     said = answer(surefoot, "--temp", "0", "-n", "20", COPY)
     assert said["rollback"] == "fork"
     assert said["rollbacks"] >= 10
@@ -256,7 +260,8 @@ def test_a_drafter_that_fails_is_told_of(
             raise RuntimeError("broken")
 
     stand_in(monkeypatch)
-    monkeypatch.setattr(plan, "drafter_for", lambda *_: nullcontext(Broken([])))
+    drafting = Drafting(Broken([]), SpeculationSettings(), Resources())
+    monkeypatch.setattr(plan, "drafting_for", lambda *_: nullcontext(drafting))
     said = answer(surefoot, "--raw", "--temp", "0", "-n", "8", "hello")
     assert said["drafter_errors"] == 1
     assert said["generated_tokens"] == 8

@@ -24,7 +24,8 @@ from surefoot.decoding import (
 )
 from surefoot.decoding.memory import CuttableMemory
 from surefoot.decoding.noise import gumbel
-from surefoot.decoding.sampling import survivors
+from surefoot.decoding.sampling.pool import Pool
+from surefoot.decoding.sampling.truncation import min_p, top_k, top_p
 from surefoot.drafting.scripted import ScriptedDrafter
 from tests.support.adversary import AdversarialTarget
 from tests.support.fixed import FixedTarget
@@ -90,6 +91,15 @@ def reference(row: Row, sampling: Sampling) -> tuple[list[int], bool]:
     return tokens, close
 
 
+def survivors(row: Row, sampling: Sampling, tolerance: float) -> Pool:
+    """What llama.cpp's first truncations leave."""
+    pool = Pool(row, 2 * tolerance)
+    for truncate in (top_k, top_p, min_p):
+        truncate(pool, sampling)
+    pool.spread()
+    return pool
+
+
 @settings(max_examples=300)
 @given(row=rows(), sampling=PARAMETERS, tolerance=st.sampled_from([0.0, 0.01, 0.3]))
 def test_truncation_keeps_what_llama_cpp_keeps(
@@ -101,7 +111,7 @@ def test_truncation_keeps_what_llama_cpp_keeps(
     kept = {int(token) for token in candidates.tokens[candidates.kept] if row[token] > -np.inf}
     if not close:
         assert kept == set(expected)
-    assert np.array_equal(candidates.logits, row[candidates.tokens].astype(np.float64))
+    assert np.array_equal(candidates.values, row[candidates.tokens].astype(np.float64))
     assert not np.any(candidates.sure & ~candidates.kept)
     assert len(set(candidates.tokens.tolist())) == len(candidates.tokens)
 

@@ -5,8 +5,9 @@ from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 
+from surefoot.commands.lanes import lanes_for
 from surefoot.commands.options import load_settings
-from surefoot.commands.speculation import drafter_for, settings_of, uses_own_head
+from surefoot.commands.speculation import drafting_for, settings_of, uses_own_head
 from surefoot.decoding import SyntheticAcceptance
 from surefoot.drafting.settings import SpeculationSettings
 from surefoot.drafting.synthetic import synthetic_acceptance
@@ -49,10 +50,20 @@ class EnginePlan:
 
         Raises:
             ModelLoadError: a model can't be loaded.
-            InvalidParameterError, VocabularyMismatchError: see `drafter_for`.
+            InvalidParameterError, VocabularyMismatchError: see `drafting_for`.
         """
         with (
             closing(load(self.settings)) as runtime,
-            drafter_for(runtime, self.speculation, self.options) as drafter,
+            drafting_for(runtime, self.speculation, self.options) as drafting,
+            lanes_for(runtime, drafting) as lanes,
         ):
-            yield Engine(runtime, drafter, self.speculation.n_max, self.synthetic)
+            engine = Engine(
+                runtime,
+                drafting.drafter,
+                self.speculation.n_max,
+                self.synthetic,
+                lanes,
+                getattr(self.options, "self_check", 0.0),
+            )
+            with closing(engine):
+                yield engine

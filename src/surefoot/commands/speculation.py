@@ -4,7 +4,7 @@ import argparse
 import logging
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from surefoot import models
@@ -52,11 +52,48 @@ def _automatic(options: argparse.Namespace) -> list[str] | None:
     return None
 
 
+@dataclass(frozen=True, slots=True)
+class Drafting:
+    """How a target drafts, and the models loaded for it.
+
+    Attributes:
+        drafter: the target's drafter, ready to draft; None for no speculation.
+        settings: what is asked for, without what can't be had.
+        resources: the models.
+    """
+
+    drafter: Drafter | None
+    settings: SpeculationSettings
+    resources: Resources
+
+    @contextmanager
+    def beside(self, runtime: LibllamaRuntime) -> Iterator[Drafter | None]:
+        """A drafter of the same kind for another context of the target, closed in the end.
+
+        It has memories of its own. A lookup file that requests add to is left to the first one.
+
+        Raises:
+            ModelLoadError: there is no room for its memories.
+        """
+        settings, resources = replace(self.settings, lookup_cache_dynamic=None), self.resources
+        with ExitStack() as stack:
+            if isinstance(resources.draft_model, LibllamaRuntime):
+                sibling = stack.enter_context(resources.draft_model.sibling(None))
+                resources = replace(resources, draft_model=sibling)
+            if resources.head is not None:
+                head = open_head(runtime, _head_file(settings))
+                stack.callback(head.close)
+                resources = replace(resources, head=head)
+            drafter = make_drafter(settings, resources)
+            stack.callback(close_drafter, drafter)
+            yield drafter
+
+
 @contextmanager
-def drafter_for(
+def drafting_for(
     runtime: Runtime, speculation: SpeculationSettings, options: argparse.Namespace
-) -> Iterator[Drafter | None]:
-    """The drafter that the settings ask for, ready to draft; None for no speculation.
+) -> Iterator[Drafting]:
+    """The drafter that the settings ask for, with its models.
 
     A head that is asked for and can't be used is done without, with a warning that says why.
     At the end of the context the drafter and the models that were loaded for it are closed.
@@ -84,7 +121,7 @@ def drafter_for(
                 speculation = replace(speculation, types=others)
         drafter = make_drafter(speculation, resources)
         stack.callback(close_drafter, drafter)
-        yield drafter
+        yield Drafting(drafter, speculation, resources)
 
 
 def uses_own_head(speculation: SpeculationSettings) -> bool:

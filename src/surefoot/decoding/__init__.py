@@ -20,11 +20,15 @@ from surefoot.decoding.round import MAX_PENDING, Outcome, Round
 from surefoot.decoding.sampling import (
     DEFAULT_SAMPLERS,
     GREEDY,
+    NO_BREAKERS,
+    SAMPLER_LETTERS,
+    Breakers,
     Choice,
     Chooser,
     Distribution,
     Sampling,
     choose,
+    distribution_of,
 )
 from surefoot.decoding.scores import Scores, ScoreWish, raw_scores
 from surefoot.decoding.sequence import DraftWishes, RuleName, Sequence
@@ -38,7 +42,10 @@ __all__ = [
     "DEFAULT_SAMPLERS",
     "GREEDY",
     "MAX_PENDING",
+    "NO_BREAKERS",
     "NO_DRAFT",
+    "SAMPLER_LETTERS",
+    "Breakers",
     "Choice",
     "Chooser",
     "Control",
@@ -82,6 +89,7 @@ __all__ = [
     "check_rates",
     "choose",
     "coupled",
+    "distribution_of",
     "memory_for",
     "rates_for_length",
     "raw_scores",

@@ -50,5 +50,9 @@ class Control(Protocol):
         """
 
     @property
+    def reasoning_tokens(self) -> int:
+        """How many committed tokens lie inside the reasoning, its tags not counted."""
+
+    @property
     def finished(self) -> str | None:
         """Why nothing may follow, such as "end of the grammar"; None if the text goes on."""

@@ -49,6 +49,16 @@ class Memory(ABC):
         self._go_back(self.reach(length))
         return True
 
+    def share(self, other: "Memory") -> None:
+        """Begin with all that another sequence's memory holds, copy-on-write.
+
+        Raises:
+            RollbackRefusedError: the model can't share it as it stands. Nothing is held then.
+        """
+        self.clear()
+        self._target.fork(other.id, self.id, 0, other.length)
+        self.length = other.length
+
     @abstractmethod
     def reach(self, length: int) -> int:
         """The greatest length, not above the given one, that the memory can stand at."""

@@ -12,7 +12,7 @@ from surefoot.decoding.control import Control, ControlError
 from surefoot.decoding.counts import Counts
 from surefoot.decoding.ending import Ending, Finish
 from surefoot.decoding.memory import Memory
-from surefoot.decoding.sampling import Choice, Chooser, Logits, Sampling
+from surefoot.decoding.sampling import NO_BREAKERS, Breakers, Choice, Chooser, Logits, Sampling
 from surefoot.decoding.scores import Scores, ScoreWish, raw_scores
 
 
@@ -56,6 +56,7 @@ class Sequence:
         scores: of each generated token, if they are wanted.
         prompt_scores: of each prompt token but the first, if they are wanted.
         fault: why the sequence can't go on, in words; None if it can.
+        breakers: what DRY's repeats do not reach across.
         chooser: applies the sampling parameters.
     """
 
@@ -75,6 +76,7 @@ class Sequence:
     scores: list[Scores] = field(default_factory=list)
     prompt_scores: list[Scores] = field(default_factory=list)
     fault: str | None = None
+    breakers: Breakers = NO_BREAKERS
     chooser: Chooser = field(init=False)
 
     def __post_init__(self) -> None:
@@ -82,7 +84,9 @@ class Sequence:
         if not self.committed:
             raise ValueError("a sequence needs at least one token to go on from")
         self.prompt_length = self.prompt_length or len(self.committed)
-        self.chooser = Chooser(self.sampling, self.committed, self.ending.end_of_generation)
+        self.chooser = Chooser(
+            self.sampling, self.committed, self.ending.end_of_generation, self.breakers
+        )
 
     @property
     def state_len(self) -> int:
@@ -135,8 +139,9 @@ class Sequence:
             return None
         scores = None
         if self.wish is not None:
-            raw = raw_scores(logits, token, self.wish.top)
-            scores = Scores(0.0, ((token, 0.0),)) if self.wish.post_sampling else raw
+            scores = raw_scores(logits, token, self.wish.top)
+            if self.wish.post_sampling:
+                scores = Scores(0.0, ((token, 0.0),))
         return Choice(token, scores=scores)
 
     def fast_forward(self) -> None:

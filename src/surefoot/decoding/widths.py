@@ -46,6 +46,10 @@ class Widths:
         at = bisect_right(self.allowed, width)
         return self.allowed[at - 1] if at else 0
 
+    def hold(self, width: int, outputs: int) -> bool:
+        """Whether a pass is in the class: its width, and how many of its tokens have outputs."""
+        return width in self.allowed and (outputs == 0 or outputs in self.allowed)
+
     @property
     def most_fillers(self) -> int:
         """Most filler tokens that a pass no wider than `most` can need."""

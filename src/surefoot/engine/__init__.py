@@ -5,19 +5,27 @@ execution lives in `runtime`, the rule of decoding in `decoding`, HTTP in `serve
 """
 
 from surefoot.engine.engine import Engine
-from surefoot.engine.generation import Delta, Generation, GenerationState
-from surefoot.engine.request import PromptTooLongError, Request
+from surefoot.engine.generation import Delta, Entry, Generation, GenerationState
+from surefoot.engine.lane import Lane, LaneOpener, LaneParts
+from surefoot.engine.request import Exactness, PromptTooLongError, Request
+from surefoot.engine.self_check import Agreement
 from surefoot.engine.summary import Summary
 from surefoot.engine.text import Span
 from surefoot.engine.thread import EngineStoppedError, EngineThread
 
 __all__ = [
+    "Agreement",
     "Delta",
     "Engine",
     "EngineStoppedError",
     "EngineThread",
+    "Entry",
+    "Exactness",
     "Generation",
     "GenerationState",
+    "Lane",
+    "LaneOpener",
+    "LaneParts",
     "PromptTooLongError",
     "Request",
     "Span",

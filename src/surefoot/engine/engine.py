@@ -1,33 +1,39 @@
 """The engine: admits requests to slots, absorbs prompts, plays rounds, and delivers.
 
-One step does one of each at most. Everything that must not get lost is in the sequences' journals:
-when a pass fails, the memory is cleared and what was committed is absorbed again.
+One step does one of each at most in every lane. Everything that must not get lost is in the
+sequences' journals: when a pass fails, the memory is cleared and what was committed is absorbed
+again.
 """
 
 import logging
 import time
 from collections import deque
 from collections.abc import Callable
+from collections.abc import Sequence as Series
+from functools import cached_property
 
+from surefoot.constraints import Controls
 from surefoot.decoding import (
-    MAX_PENDING,
+    Control,
+    ControlError,
     DecodeError,
     Drafter,
     Ending,
+    InvalidParameterError,
     RollbackRefusedError,
-    Round,
     Sequence,
     SurefootError,
     SyntheticAcceptance,
     Transcript,
     absorb,
-    memory_for,
 )
-from surefoot.drafting.guarded import Guarded
-from surefoot.engine.generation import Delta, Generation, GenerationState
+from surefoot.engine.generation import Delta, Entry, Generation, GenerationState
+from surefoot.engine.lane import Lane, LaneOpener, check_strict
 from surefoot.engine.request import PromptTooLongError, Request
+from surefoot.engine.self_check import Check, SelfCheck
 from surefoot.engine.slot import Slot
 from surefoot.engine.text import TextStream
+from surefoot.engine.vocabulary import breakers_for, controls_for, piece_for
 from surefoot.runtime.base import Runtime
 
 log = logging.getLogger(__name__)
@@ -51,6 +57,8 @@ class Engine:
         max_draft: most draft tokens a round, for any request; fewer if passes have no room.
         synthetic: judges drafts by chance, to measure speed; every summary then says that the text
             is not the model's. None for real verification.
+        opener: opens lanes for strict requests and for self-checks; None if there are none.
+        self_check: how many of the finished answers are scored again, from 0 to 1.
     """
 
     def __init__(
@@ -59,34 +67,60 @@ class Engine:
         drafter: Drafter | None = None,
         max_draft: int = 16,
         synthetic: SyntheticAcceptance | None = None,
+        opener: LaneOpener | None = None,
+        self_check: float = 0.0,
     ) -> None:
         self.runtime = runtime
-        self.drafter = None if drafter is None else Guarded(drafter)
-        self._share = runtime.batch_size // runtime.slots
-        self.max_draft = 0 if drafter is None else self._with_room(max_draft)
-        self.slots = [
-            Slot(memory_for(runtime, sequence_id, spare_id=runtime.slots + sequence_id))
-            for sequence_id in range(runtime.slots)
-        ]
-        self.waiting: deque[Generation] = deque()
-        self.rounds = 0
-        """Rounds played since the start, each one forward pass for all running generations."""
-        self.synthetic = synthetic
-        self._round = Round(runtime, self.drafter, synthetic)
-        self._clock = 0
-
-    def _with_room(self, max_draft: int) -> int:
-        """So many draft tokens, or as many as fit into a slot's share of a pass at any time."""
-        most = max(0, self._share - MAX_PENDING)
-        if max_draft > most:
+        self.main = Lane(runtime, drafter, max_draft, synthetic)
+        if drafter is not None and max_draft > self.main.max_draft:
             log.warning(
                 "drafts are cut to %d tokens: a pass of %d tokens has no room for longer ones in "
                 "%d slots",
-                most,
-                self.runtime.batch_size,
-                self.runtime.slots,
+                self.main.max_draft,
+                runtime.batch_size,
+                runtime.slots,
             )
-        return min(max_draft, most)
+        self.strict: list[Lane] = []
+        """Lanes for strict requests, opened when they are needed and kept."""
+        self.waiting: deque[Generation] = deque()
+        self.synthetic = synthetic
+        self.self_check = SelfCheck(self_check) if self_check and opener and not synthetic else None
+        self._opener = opener
+        self._checking: dict[bool, Lane] = {}
+        self._closers: list[Callable[[], None]] = []
+        self._clock = 0
+
+    @property
+    def drafter(self) -> Drafter | None:
+        """Who drafts; None for plain decoding."""
+        return self.main.drafter
+
+    @property
+    def max_draft(self) -> int:
+        """Most draft tokens a round, for any request."""
+        return self.main.max_draft
+
+    @property
+    def lanes(self) -> list[Lane]:
+        """All lanes in which requests run."""
+        return [self.main, *self.strict]
+
+    @property
+    def slots(self) -> list[Slot]:
+        """All slots."""
+        return [slot for lane in self.lanes for slot in lane.slots]
+
+    @property
+    def rounds(self) -> int:
+        """Rounds played since the start, each one forward pass for all generations in it."""
+        return sum(lane.rounds for lane in self.lanes)
+
+    @cached_property
+    def controls(self) -> Controls:
+        """Makes controls for the model's vocabulary; made when the first is needed."""
+        return controls_for(self.runtime)
+
+    # Requests
 
     def submit(self, request: Request, listener: Callable[[Delta], None]) -> Generation:
         """Queue a request.
@@ -98,36 +132,77 @@ class Engine:
 
         Raises:
             PromptTooLongError: the prompt leaves no room for an answer.
+            GrammarError: the grammar is none.
+            InvalidParameterError: it asks for something that can't be done here.
         """
-        generation = self.accept(request, listener)
-        self.enqueue(generation)
+        [generation] = self.submit_group([request], [listener])
         return generation
 
-    def accept(self, request: Request, listener: Callable[[Delta], None]) -> Generation:
-        """Make a generation of a request without queueing it; safe from any thread."""
-        self._check(request)
-        return Generation(request, listener)
+    def submit_group(
+        self, requests: Series[Request], listeners: Series[Callable[[Delta], None]]
+    ) -> list[Generation]:
+        """Queue requests that differ in their seeds alone; the prompt is absorbed once for all.
 
-    def enqueue(self, generation: Generation) -> None:
-        """Queue a generation."""
-        self.waiting.append(generation)
+        They begin together, so there must be as many slots.
+
+        Raises:
+            SurefootError: as `submit`; nothing has been queued.
+        """
+        generations = self.accept(requests, listeners)
+        self.enqueue(generations[0])
+        return generations
+
+    def accept(
+        self, requests: Series[Request], listeners: Series[Callable[[Delta], None]]
+    ) -> list[Generation]:
+        """Make generations of requests without queueing them; safe from any thread."""
+        if len(requests) > self.runtime.slots:
+            raise InvalidParameterError(
+                "n",
+                f"must be at most {self.runtime.slots}, the number of slots, and is "
+                f"{len(requests)}; start with more (-np)",
+            )
+        for request in requests:
+            self._check(request)
+        generations = [
+            Generation(request, listener)
+            for request, listener in zip(requests, listeners, strict=True)
+        ]
+        for generation in generations:
+            generation.group = generations
+        return generations
+
+    def enqueue(self, first: Generation) -> None:
+        """Queue a generation, and the others of its group."""
+        self.waiting.extend(first.group)
 
     def _check(self, request: Request) -> None:
-        """Raise PromptTooLongError if the request can't be served."""
+        """Raise what keeps the request from being served."""
         if len(request.prompt) >= self.runtime.context_length:
             raise PromptTooLongError(len(request.prompt), self.runtime.context_length)
+        if request.exact == "strict":
+            check_strict(self._opener)
+        if request.control is not None:
+            self.controls.check(request.control)
+
+    # The loop
 
     @property
     def idle(self) -> bool:
         """Whether there is nothing to do."""
-        return not self.waiting and not self._busy()
+        checking = self.self_check is not None and self.self_check.pending
+        return not self.waiting and not self._busy() and not checking
 
     def step(self) -> None:
         """Move all generations on: drop the cancelled, admit, one prefill chunk, one round."""
         self._drop_cancelled()
         self._admit()
-        self._prefill()
-        self._play()
+        if not self._busy() and not self.waiting:
+            self._check_answers()
+            return
+        for lane in self.lanes:
+            self._prefill(lane)
+            self._play(lane)
 
     def run(
         self, request: Request, listener: Callable[[Delta], None] = lambda _: None
@@ -146,10 +221,18 @@ class Engine:
 
     def fail_all(self, reason: str) -> None:
         """Give all generations up, running and waiting; their slots forget what they hold."""
-        for slot in self._busy():
-            self._fail(slot, reason)
+        for lane in self.lanes:
+            for slot in lane.busy:
+                self._fail(lane, slot, reason)
         while self.waiting:
             self._end(self.waiting.popleft(), GenerationState.FAILED, error=reason)
+
+    def close(self) -> None:
+        """Close the lanes that were opened; the main runtime is its owner's."""
+        self.strict.clear()
+        self._checking.clear()
+        while self._closers:
+            self._closers.pop()()
 
     # Admission
 
@@ -157,35 +240,112 @@ class Engine:
         return [slot for slot in self.slots if slot.generation is not None]
 
     def _drop_cancelled(self) -> None:
-        for slot in self._busy():
-            if slot.generation is not None and slot.generation.cancelled:
-                self._leave(slot, GenerationState.CANCELLED, keep=False)
+        for lane in self.lanes:
+            for slot in lane.busy:
+                if _running(slot)[0].cancelled:
+                    self._leave(lane, slot, GenerationState.CANCELLED, keep=False)
         for generation in [g for g in self.waiting if g.cancelled]:
             self.waiting.remove(generation)
             self._end(generation, GenerationState.CANCELLED)
 
     def _admit(self) -> None:
-        """Put waiting generations into idle slots, each where most of its prompt is known."""
-        while self.waiting and (idle := [s for s in self.slots if s.generation is None]):
-            generation = self.waiting[0]
-            prompt = generation.request.prompt
-            slot = max(idle, key=lambda s: (s.reusable(prompt), -s.last_used))
-            generation.summary.cached_tokens = slot.rewind(prompt)
-            generation.sequence = self._sequence(generation, slot)
-            generation.summary.counts = generation.sequence.counts
-            generation.summary.synthetic = self.synthetic is not None
-            generation.state = GenerationState.RUNNING
-            slot.generation = generation
-            slot.prefilling = True
-            slot.entered = time.perf_counter()
-            slot.failures = 0
-            self.waiting.popleft()
+        """Put waiting generations into idle slots, a group at a time, the first come first."""
+        blocked = {False: False, True: False}
+        for generation in list(self.waiting):
+            strict = generation.request.exact == "strict"
+            if generation.state is not GenerationState.WAITING or blocked[strict]:
+                continue
+            group = [g for g in generation.group if g.state is GenerationState.WAITING]
+            places = self._places(group, strict=strict)
+            if places is None:
+                blocked[strict] = True
+                continue
+            self._enter_group(group, places)
 
-    def _sequence(self, generation: Generation, slot: Slot) -> Sequence:
-        request, tokenizer = generation.request, self.runtime.tokenizer
-        transcript = Transcript(request.stops)
-        generation.stream = TextStream(transcript, tokenizer.piece)
-        wanted = self.max_draft if request.max_draft is None else request.max_draft
+    def _places(self, group: list[Generation], *, strict: bool) -> list[tuple[Lane, Slot]] | None:
+        """Idle slots for a group, for the first where most of its prompt is known; None if they
+        are too few. A group whose lanes can't be opened fails, and needs none."""
+        prompt = group[0].request.prompt
+        lanes = self.strict if strict else [self.main]
+        places = [(lane, slot) for lane in lanes for slot in lane.idle]
+        while strict and len(places) < len(group) and len(self.strict) < self.runtime.slots:
+            try:
+                lane = self._open_strict()
+                places += [(lane, slot) for slot in lane.slots]
+            except SurefootError as error:
+                if len(self.strict) >= len(group):
+                    break
+                for generation in group:
+                    self.waiting.remove(generation)
+                    self._end(generation, GenerationState.FAILED, error=str(error))
+                return []
+        if len(places) < len(group):
+            return None
+        places.sort(key=lambda place: (-place[1].reusable(prompt), place[1].last_used))
+        return places[: len(group)]
+
+    def _open_strict(self) -> Lane:
+        """Open another lane for strict requests.
+
+        Raises:
+            SurefootError: there is no room for one.
+        """
+        lane = self._open(strict=True, drafts=True)
+        self.strict.append(lane)
+        return lane
+
+    def _open(self, *, strict: bool, drafts: bool) -> Lane:
+        widths = check_strict(self._opener) if strict else None
+        assert self._opener is not None
+        parts = self._opener.open(widths, drafts=drafts)
+        self._closers.append(parts.close)
+        return Lane(parts.runtime, parts.drafter, self.main.max_draft, self.synthetic)
+
+    def _enter_group(self, group: list[Generation], places: list[tuple[Lane, Slot]]) -> None:
+        """The first prefills the prompt; others in the same lane share its memory then."""
+        leader: Slot | None = None
+        for generation, (lane, slot) in zip(group, places, strict=True):
+            self.waiting.remove(generation)
+            shares = leader is not None and lane is self.main and lane.runtime.rollback.fork
+            entered = self._enter(lane, slot, generation, leader if shares else None)
+            if entered and leader is None:
+                leader = slot
+
+    def _enter(self, lane: Lane, slot: Slot, generation: Generation, leader: Slot | None) -> bool:
+        """Put a generation into a slot; False if that was all there is to do."""
+        request, summary = generation.request, generation.summary
+        if leader is not None or request.score_prompt:
+            slot.memory.clear()
+        else:
+            summary.cached_tokens = slot.rewind(request.prompt)
+        sequence = self._sequence(request, lane, slot)
+        generation.sequence = sequence
+        generation.stream = TextStream(
+            sequence.ending.transcript or Transcript(), sequence.ending.piece or _no_piece
+        )
+        summary.counts = sequence.counts
+        summary.synthetic = self.synthetic is not None
+        summary.exact = request.exact
+        generation.state = GenerationState.RUNNING
+        slot.generation = generation
+        slot.prefilling = True
+        slot.leader = leader
+        slot.entered = time.perf_counter()
+        slot.failures = 0
+        try:
+            sequence.fast_forward()
+        except ControlError as error:
+            self._fail(lane, slot, str(error))
+            return False
+        if sequence.finish is not None:
+            self._leave(lane, slot, GenerationState.FINISHED, keep=False)
+            return False
+        return True
+
+    def _sequence(self, request: Request, lane: Lane, slot: Slot) -> Sequence:
+        tokenizer = self.runtime.tokenizer
+        piece = piece_for(tokenizer, request.markup)
+        wanted = lane.max_draft if request.max_draft is None else request.max_draft
         return Sequence(
             committed=list(request.prompt),
             memory=slot.memory,
@@ -193,58 +353,98 @@ class Engine:
             ending=Ending(
                 end_of_generation=tokenizer.end_of_generation,
                 stop_tokens=request.stop_tokens,
-                transcript=transcript,
-                piece=tokenizer.piece,
+                transcript=Transcript(request.stops),
+                piece=piece,
                 max_tokens=request.max_tokens,
                 max_length=self.runtime.context_length,
             ),
-            max_draft=min(wanted, self.max_draft),
+            max_draft=min(wanted, lane.max_draft),
             wishes=request.wishes,
+            control=self._control(request),
+            rule=request.rule,
+            wish=request.wish,
+            score_prompt=request.score_prompt,
+            breakers=breakers_for(tokenizer, self.runtime.vocabulary_size, request.sampling),
         )
+
+    def _control(self, request: Request) -> Control | None:
+        return None if request.control is None else self.controls.control(request.control)
 
     # Passes
 
-    def _prefill(self) -> None:
+    def _prefill(self, lane: Lane) -> None:
         """One chunk of the prompt that has waited longest."""
-        slots = [slot for slot in self._busy() if slot.prefilling]
+        self._share_prompts(lane)
+        slots = [slot for slot in lane.busy if slot.prefilling and slot.leader is None]
         if not slots:
             return
         slot = min(slots, key=_age)
         generation, sequence = _running(slot)
-        alone = len(slots) == len(self._busy())
-        chunk = self.runtime.batch_size
+        chunk = lane.runtime.batch_size
+        if any(not other.prefilling for other in self._busy()):
+            chunk = min(chunk, CHUNK_BESIDE_ROUNDS)
+        if sequence.score_prompt:
+            chunk = min(chunk, lane.runtime.most_outputs)
         started = time.perf_counter()
         try:
-            absorbed = absorb(
-                self.runtime, sequence, chunk if alone else min(chunk, CHUNK_BESIDE_ROUNDS)
-            )
+            absorbed = absorb(lane.runtime, sequence, chunk)
         except DecodeError as error:
             self._recover([slot], error)
-            self._blame([slot], error)
+            self._blame(lane, [slot], error)
             return
         generation.summary.prefill_seconds += time.perf_counter() - started
         generation.summary.prefilled_tokens += absorbed
-        slot.prefilling = len(sequence.pending) > 1
+        slot.prefilling = self._owes(lane, sequence)
+        if not slot.prefilling and sequence.score_prompt:
+            generation.prompt_entries = _prompt_entries(sequence)
+        self._share_prompts(lane)
 
-    def _play(self) -> None:
+    def _owes(self, lane: Lane, sequence: Sequence) -> bool:
+        """Whether a prompt has to be absorbed further before a round can be played."""
+        owed = len(sequence.pending)
+        if lane.runtime.widths is None:
+            return owed > 1
+        return owed > 1 and lane.runtime.widths.down(owed - 1) > 0
+
+    def _share_prompts(self, lane: Lane) -> None:
+        """Let slots whose leader has absorbed the prompt begin with what it holds."""
+        for slot in lane.busy:
+            leader = slot.leader
+            if leader is None:
+                continue
+            generation, sequence = _running(slot)
+            if leader.generation is None or leader.generation not in generation.group:
+                slot.leader = None  # it has gone, so this one absorbs the prompt itself
+            elif not leader.prefilling:
+                slot.leader = None
+                try:
+                    slot.memory.share(leader.memory)
+                except RollbackRefusedError as error:
+                    log.debug("%s; the prompt is absorbed again", error)
+                generation.summary.cached_tokens = slot.memory.length
+                slot.prefilling = self._owes(lane, sequence)
+                leader_sequence = _running(leader)[1]
+                sequence.prompt_scores = list(leader_sequence.prompt_scores)
+
+    def _play(self, lane: Lane) -> None:
         """One round for all generations whose prompt is absorbed.
 
         One whose last pass failed plays by itself until it commits, lest it take others along.
         """
-        ready = [slot for slot in self._busy() if not slot.prefilling]
+        ready = [slot for slot in lane.busy if not slot.prefilling]
         together = [slot for slot in ready if not slot.failures]
         suspects = [slot for slot in ready if slot.failures]
         for slots in (together, *([slot] for slot in suspects)):
             if slots:
-                self._play_round(slots)
+                self._play_round(lane, slots)
 
-    def _play_round(self, slots: list[Slot]) -> None:
+    def _play_round(self, lane: Lane, slots: list[Slot]) -> None:
         sequences = [_running(slot)[1] for slot in slots]
         before = [(len(s.committed), s.counts.accepted) for s in sequences]
-        started, passes = time.perf_counter(), self.runtime.passes
+        started, passes = time.perf_counter(), lane.runtime.passes
         try:
-            self._round.play(sequences)
-            self.rounds += 1
+            lane.round.play(sequences)
+            lane.rounds += 1
         except DecodeError as error:
             self._recover(slots, error)
             failure: SurefootError | None = error
@@ -258,29 +458,29 @@ class Engine:
                 sequence.counts.add_failure("roll-back", str(error))
             self._recover(lost, error)
             failure = error
-            self.rounds += committed
+            lane.rounds += committed
         else:
             failure = None
         now = time.perf_counter()
         for slot, (length, accepted) in zip(slots, before, strict=True):
             generation, sequence = _running(slot)
             if len(sequence.committed) == length and sequence.fault is None:
-                self._blame([slot], failure)
+                self._blame(lane, [slot], failure)
                 continue
             summary, counts = generation.summary, generation.summary.counts
             summary.decode_seconds += now - started
-            summary.passes += self.runtime.passes - passes
+            summary.passes += lane.runtime.passes - passes
             if not summary.first_token_seconds:
                 summary.first_token_seconds = now - slot.entered
             slot.failures = 0
             if sequence.fault is not None:
-                self._fail(slot, sequence.fault)
+                self._fail(lane, slot, sequence.fault)
                 continue
             if sequence.finish is not None:
-                self._leave(slot, GenerationState.FINISHED, counts.accepted - accepted)
+                self._leave(lane, slot, GenerationState.FINISHED, counts.accepted - accepted)
                 continue
             # More than a round has room for is absorbed like a prompt.
-            slot.prefilling = len(sequence.pending) > self._share
+            slot.prefilling = len(sequence.pending) > lane.share
             generation.tell(counts.accepted - accepted)
 
     def _recover(self, slots: list[Slot], error: SurefootError) -> None:
@@ -291,17 +491,23 @@ class Engine:
             slot.prefilling = len(_running(slot)[1].pending) > 1
             _running(slot)[0].summary.recoveries += 1
 
-    def _blame(self, slots: list[Slot], error: SurefootError | None) -> None:
+    def _blame(self, lane: Lane, slots: list[Slot], error: SurefootError | None) -> None:
         """Count a pass that failed and committed nothing; give up who has had too many."""
         for slot in slots:
             slot.failures += 1
             if slot.failures > FAILURES_ALLOWED:
-                self._fail(slot, f"{error} ({slot.failures} times in a row)")
+                self._fail(lane, slot, f"{error} ({slot.failures} times in a row)")
 
     # Ends
 
     def _leave(
-        self, slot: Slot, state: GenerationState, accepted: int = 0, *, keep: bool = True
+        self,
+        lane: Lane,
+        slot: Slot,
+        state: GenerationState,
+        accepted: int = 0,
+        *,
+        keep: bool = True,
     ) -> None:
         """Take a generation out of its slot, which keeps the memory for the next turn or not."""
         generation, sequence = _running(slot)
@@ -310,14 +516,16 @@ class Engine:
             slot.release(self._clock, sequence.committed)
         else:
             slot.discard(self._clock)
-        if self.drafter is not None:
-            self.drafter.forget(sequence)
+        if lane.drafter is not None:
+            lane.drafter.forget(sequence)
         self._end(generation, state, accepted)
+        if state is GenerationState.FINISHED and self.self_check and self.self_check.wants():
+            self._check_later(generation, sequence)
 
-    def _fail(self, slot: Slot, reason: str) -> None:
+    def _fail(self, lane: Lane, slot: Slot, reason: str) -> None:
         generation, _ = _running(slot)
         generation.error = reason
-        self._leave(slot, GenerationState.FAILED, keep=False)
+        self._leave(lane, slot, GenerationState.FAILED, keep=False)
 
     def _end(
         self,
@@ -330,8 +538,53 @@ class Engine:
         generation.error = generation.error or error
         if generation.sequence is not None:
             generation.finish = generation.sequence.finish
+            if generation.sequence.control is not None:
+                thought = generation.sequence.control.reasoning_tokens
+                generation.summary.reasoning_tokens = thought
         generation.summary.generated_tokens = len(generation.tokens)
         generation.tell(accepted)
+
+    # Self-check
+
+    def _check_later(self, generation: Generation, sequence: Sequence) -> None:
+        request = generation.request
+        if self.self_check is None or request.rule != "coupled" or not generation.tokens:
+            return
+
+        def make(lane: Lane) -> Sequence:
+            fresh = self._sequence(request, lane, lane.slots[0])
+            fresh.wish = None
+            return fresh
+
+        strict = request.exact == "strict"
+        self.self_check.add(Check(generation.id, list(sequence.committed), make, strict))
+
+    def _check_answers(self) -> None:
+        """One pass of a check."""
+        if self.self_check is None or not self.self_check.pending:
+            return
+        strict = self.self_check.next_is_strict
+        lane = self._checking.get(strict)
+        if lane is None:
+            try:
+                lane = self._checking[strict] = self._open(strict=strict, drafts=False)
+            except SurefootError as error:
+                log.warning("an answer can't be checked: %s", error)
+                self.self_check.give_up()
+                return
+        self.self_check.step(lane)
+
+
+def _no_piece(token: int) -> bytes:  # noqa: ARG001 - no token has a text
+    return b""
+
+
+def _prompt_entries(sequence: Sequence) -> list[Entry]:
+    """The prompt's tokens; the first has no score, since nothing stands in front of it."""
+    piece = sequence.ending.piece or _no_piece
+    tokens = sequence.committed[: sequence.prompt_length]
+    scores = [None, *sequence.prompt_scores]
+    return [Entry(t, piece(t), s) for t, s in zip(tokens, scores, strict=False)]
 
 
 def _running(slot: Slot) -> tuple[Generation, Sequence]:

@@ -2,10 +2,11 @@
 
 import itertools
 from collections.abc import Callable
+from collections.abc import Sequence as Series
 from enum import Enum
 from typing import NamedTuple
 
-from surefoot.decoding import Finish, Sequence
+from surefoot.decoding import Finish, Scores, Sequence
 from surefoot.engine.request import Request
 from surefoot.engine.summary import Summary
 from surefoot.engine.text import Span, TextStream
@@ -28,6 +29,20 @@ class GenerationState(Enum):
         return self not in (GenerationState.WAITING, GenerationState.RUNNING)
 
 
+class Entry(NamedTuple):
+    """A token whose text has been shown, or was to be.
+
+    Attributes:
+        token: the token.
+        piece: its text as bytes, which may be part of a character; empty for an end token.
+        scores: its log-probabilities, if they are wanted; None for a prompt's first token, too.
+    """
+
+    token: int
+    piece: bytes
+    scores: Scores | None = None
+
+
 class Delta(NamedTuple):
     """What one round, or the end, added.
 
@@ -35,11 +50,14 @@ class Delta(NamedTuple):
         spans: new text, in order; may be empty while a character or stop string is incomplete.
         tokens: the committed tokens, an end token included.
         state: where the generation stands now; with a state that is over this is the last delta.
+        entries: the tokens that the new text ends with or goes beyond. What is held back, and what
+            a stop string has cut off, is not among them.
     """
 
     spans: list[Span]
     tokens: list[int]
     state: GenerationState
+    entries: Series[Entry] = ()
 
     @property
     def text(self) -> str:
@@ -59,6 +77,11 @@ class Generation:
         finish: why it ended, once it has finished.
         error: what went wrong, in words, if it failed.
         cancelled: set to ask for its end; it is honoured within one round.
+        text: the text so far.
+        entries: the tokens behind it; see `Delta`.
+        prompt_entries: the prompt's tokens with their scores, once it has been absorbed; only if
+            the request wants them.
+        group: generations of the same prompt that were submitted together, this one included.
     """
 
     def __init__(self, request: Request, listener: Callable[[Delta], None]) -> None:
@@ -71,6 +94,9 @@ class Generation:
         self.error: str | None = None
         self.cancelled = False
         self.text = ""
+        self.entries: list[Entry] = []
+        self.prompt_entries: list[Entry] = []
+        self.group: list[Generation] = [self]
         self.stream: TextStream | None = None
         self._listener = listener
         self._told = 0
@@ -106,6 +132,22 @@ class Generation:
             for index, token in enumerate(tokens):
                 self.stream.append(token, drafted=index < accepted)
             spans = self.stream.read(final=self.state.over)
-        delta = Delta(spans, tokens, self.state)
+        entries = self._released()
+        delta = Delta(spans, tokens, self.state, entries)
         self.text += delta.text
+        self.entries += entries
         self._listener(delta)
+
+    def _released(self) -> list[Entry]:
+        """The tokens whose text has been shown since the last call."""
+        if self.stream is None or self.sequence is None:
+            return []
+        start, scores = len(self.entries), self.sequence.scores
+        return [
+            Entry(
+                token=self.tokens[index],
+                piece=self.stream.piece(self.tokens[index]),
+                scores=scores[index] if index < len(scores) else None,
+            )
+            for index in range(start, self.stream.released)
+        ]

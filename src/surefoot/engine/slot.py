@@ -18,6 +18,7 @@ class Slot:
         entered: when the generation came in, by time.perf_counter.
         failures: failed passes since the generation last committed a token.
         last_used: the engine's clock when the slot was last given back.
+        leader: the slot that prefills this one's prompt, too; None if it does so itself.
     """
 
     def __init__(self, memory: Memory) -> None:
@@ -27,6 +28,7 @@ class Slot:
         self.entered = 0.0
         self.failures = 0
         self.last_used = 0
+        self.leader: Slot | None = None
         self._history: list[int] = []
 
     def reusable(self, prompt: tuple[int, ...]) -> int:
@@ -46,6 +48,7 @@ class Slot:
         """Give the slot back; the memory stays, for who comes next with the same history."""
         self.generation = None
         self.prefilling = False
+        self.leader = None
         self.last_used = clock
         self._history = history
 

@@ -22,6 +22,8 @@ class Summary:
         rollback_bytes: bytes of state copied to undo drafts. Cutting and forking re-point cells
             and copy none; ways of roll-back that do copy add to it.
         recoveries: times that the memory was lost to a failed pass and absorbed again.
+        reasoning_tokens: generated tokens inside the reasoning.
+        exact: "strict" or "fast"; see `Request`.
         synthetic: whether drafts were accepted by chance, so that the text is not the model's.
         counts: what the rounds did.
     """
@@ -36,6 +38,8 @@ class Summary:
     first_token_seconds: float = 0.0
     rollback_bytes: int = 0
     recoveries: int = 0
+    reasoning_tokens: int = 0
+    exact: str = "fast"
     synthetic: bool = False
     counts: Counts = field(default_factory=Counts)
 

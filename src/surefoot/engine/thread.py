@@ -3,6 +3,7 @@
 import logging
 import threading
 from collections.abc import Callable
+from collections.abc import Sequence as Series
 
 from surefoot.decoding import SurefootError
 from surefoot.engine.engine import Engine
@@ -42,7 +43,7 @@ class EngineThread:
     def waiting(self) -> int:
         """How many generations wait for a slot."""
         with self._wake:
-            return len(self._arrived) + len(self.engine.waiting)
+            return sum(len(first.group) for first in self._arrived) + len(self.engine.waiting)
 
     def start(self) -> None:
         """Begin to work."""
@@ -52,24 +53,40 @@ class EngineThread:
         """Queue a request; see `Engine.submit`.
 
         Raises:
-            PromptTooLongError: the prompt leaves no room for an answer.
+            SurefootError: the request can't be served; see `Engine.submit`.
             EngineStoppedError: `stop` has been called.
         """
+        [generation] = self.submit_group([request], [listener])
+        return generation
 
-        def tell(delta: Delta) -> None:
-            try:
-                listener(delta)
-            except Exception:
-                log.exception("a listener failed; its generation is cancelled")
-                generation.cancelled = True
+    def submit_group(
+        self, requests: Series[Request], listeners: Series[Callable[[Delta], None]]
+    ) -> list[Generation]:
+        """Queue requests of one prompt; see `Engine.submit_group`.
 
-        generation = self.engine.accept(request, tell)
+        Raises:
+            SurefootError: as `submit`; nothing has been queued.
+        """
+        generations: list[Generation] = []
+
+        def guarded(index: int, listener: Callable[[Delta], None]) -> Callable[[Delta], None]:
+            def tell(delta: Delta) -> None:
+                try:
+                    listener(delta)
+                except Exception:
+                    log.exception("a listener failed; its generation is cancelled")
+                    generations[index].cancelled = True
+
+            return tell
+
+        guards = [guarded(index, listener) for index, listener in enumerate(listeners)]
+        generations += self.engine.accept(requests, guards)
         with self._wake:
             if self._stopping:
                 raise EngineStoppedError("the server is shutting down")
-            self._arrived.append(generation)
+            self._arrived.append(generations[0])
             self._wake.notify()
-        return generation
+        return generations
 
     def cancel(self, generation: Generation) -> None:
         """Ask for a generation's end; its slot is free after at most one round."""

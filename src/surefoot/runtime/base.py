@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Protocol
 
-from surefoot.decoding import SurefootError, Target
+from surefoot.decoding import SurefootError, Target, Widths
 
 
 class ModelLoadError(SurefootError):
@@ -96,12 +96,26 @@ class Runtime(Target, Protocol):
         """Most tokens in one forward pass."""
 
     @property
+    def most_outputs(self) -> int:
+        """Most tokens with logits in one forward pass."""
+
+    @property
     def passes(self) -> int:
         """Forward passes so far: calls of `decode` that ran."""
 
     @property
     def graph_runs(self) -> int:
         """Graph runs so far; a pass over sequences of unequal width may need several."""
+
+    def sibling(self, widths: Widths | None = None) -> "Runtime":
+        """Another runtime with the same weights, and memory of its own for one live sequence.
+
+        Args:
+            widths: the widths to which its passes are held; None for any.
+
+        Raises:
+            ModelLoadError: there is no memory for it.
+        """
 
     def close(self) -> None:
         """Free the model and its memory. Further calls are errors; closing twice is not."""

@@ -4,20 +4,29 @@
 is stated once, at `Choice`.
 """
 
+from surefoot.decoding.sampling.breakers import NO_BREAKERS, Breakers
 from surefoot.decoding.sampling.choice import Choice, Distribution
-from surefoot.decoding.sampling.chooser import Chooser, choose
-from surefoot.decoding.sampling.parameters import DEFAULT_SAMPLERS, GREEDY, Sampling
-from surefoot.decoding.sampling.truncation import COLDEST, Logits, survivors
+from surefoot.decoding.sampling.chooser import Chooser, Logits, choose, distribution_of
+from surefoot.decoding.sampling.parameters import (
+    DEFAULT_SAMPLERS,
+    GREEDY,
+    SAMPLER_LETTERS,
+    Sampling,
+)
+from surefoot.decoding.sampling.temperature import COLDEST
 
 __all__ = [
     "COLDEST",
     "DEFAULT_SAMPLERS",
     "GREEDY",
+    "NO_BREAKERS",
+    "SAMPLER_LETTERS",
+    "Breakers",
     "Choice",
     "Chooser",
     "Distribution",
     "Logits",
     "Sampling",
     "choose",
-    "survivors",
+    "distribution_of",
 ]

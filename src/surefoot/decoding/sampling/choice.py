@@ -18,13 +18,13 @@ class Choice(NamedTuple):
     Attributes:
         token: the token.
         near_tie: whether noise in the logits might have made it another.
-        surprise: -log2 of its probability where mirostat has to know it; else 0.
+        surprise: -log2 of its probability, where mirostat has to know it.
         scores: its log-probabilities, if they were wanted.
     """
 
     token: int
     near_tie: bool = False
-    surprise: float = 0.0
+    surprise: float | None = None
     scores: Scores | None = None
 
 

@@ -19,6 +19,19 @@ DEFAULT_SAMPLERS = (
 )
 """llama-server's order. Logit bias comes before all of them; what is not named is not applied."""
 
+SAMPLER_LETTERS = {
+    "e": "penalties",
+    "d": "dry",
+    "s": "top_n_sigma",
+    "k": "top_k",
+    "y": "typ_p",
+    "p": "top_p",
+    "m": "min_p",
+    "x": "xtc",
+    "t": "temperature",
+}
+"""llama-server's letters for them, as in its default order `edskypmxt`."""
+
 
 @dataclass(frozen=True, slots=True)
 class Sampling:
@@ -91,14 +104,60 @@ class Sampling:
         """Check the ranges."""
         if not 0 <= self.seed < SEED_LIMIT:
             raise InvalidParameterError("seed", "must be a whole number from 0 to 2**64 - 1")
-        if not (math.isfinite(self.temperature) and self.temperature >= 0):
-            raise InvalidParameterError("temperature", "must be a finite number, 0 or more")
-        if self.top_k < 0:
-            raise InvalidParameterError("top_k", "must be 0 (off) or more")
-        if not 0 < self.top_p <= 1:
-            raise InvalidParameterError("top_p", "must be above 0 and at most 1")
-        if not 0 <= self.min_p <= 1:
-            raise InvalidParameterError("min_p", "must lie between 0 and 1")
+        for name in ("top_p", "typical_p"):
+            if not 0 < getattr(self, name) <= 1:
+                raise InvalidParameterError(name, "must be above 0 and at most 1")
+        for name, (low, high) in _RANGES.items():
+            value = getattr(self, name)
+            if not math.isfinite(value):
+                raise InvalidParameterError(name, "must be a finite number")
+            if not low <= value <= high:
+                raise InvalidParameterError(name, _range_in_words(low, high))
+        if self.repeat_penalty < 1e-6:
+            raise InvalidParameterError("repeat_penalty", "must be above 0; 1 is off")
+        if self.mirostat not in (0, 1, 2):
+            raise InvalidParameterError("mirostat", "must be 0 (off), 1 or 2")
+        unknown = [name for name in self.samplers if name not in SAMPLER_LETTERS.values()]
+        if unknown:
+            known = ", ".join(DEFAULT_SAMPLERS)
+            raise InvalidParameterError("samplers", f"{unknown[0]!r} is none; there are {known}")
+        if any(math.isnan(bias) or bias == math.inf for _, bias in self.logit_bias):
+            raise InvalidParameterError("logit_bias", "biases must be numbers; false bans a token")
+
+
+_INFINITE = math.inf
+
+_RANGES: dict[str, tuple[float, float]] = {
+    "temperature": (0, _INFINITE),
+    "dynatemp_range": (0, _INFINITE),
+    "dynatemp_exponent": (0, _INFINITE),
+    "top_k": (0, _INFINITE),
+    "min_p": (0, 1),
+    "top_n_sigma": (-_INFINITE, _INFINITE),
+    "min_keep": (0, _INFINITE),
+    "xtc_probability": (0, 1),
+    "xtc_threshold": (0, 1),
+    "repeat_last_n": (-1, _INFINITE),
+    "repeat_penalty": (0, 1e6),
+    "presence_penalty": (-_INFINITE, _INFINITE),
+    "frequency_penalty": (-_INFINITE, _INFINITE),
+    "dry_multiplier": (0, _INFINITE),
+    "dry_base": (1, _INFINITE),
+    "dry_allowed_length": (0, _INFINITE),
+    "dry_penalty_last_n": (-1, _INFINITE),
+    "mirostat_tau": (0, _INFINITE),
+    "mirostat_eta": (0, _INFINITE),
+    "min_tokens": (0, _INFINITE),
+}
+"""Smallest and largest value of each number."""
+
+
+def _range_in_words(low: float, high: float) -> str:
+    return (
+        f"must be {low:g} or more"
+        if high == _INFINITE
+        else f"must lie between {low:g} and {high:g}"
+    )
 
 
 GREEDY = Sampling(temperature=0.0)

@@ -1,115 +1,154 @@
-"""Truncation by top-k, top-p and min-p, and what it would be if logits moved a little."""
+"""Samplers that leave out unlikely tokens, or (XTC) the likeliest; `Pool` says what is unsure."""
 
 import math
-from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from surefoot.decoding.errors import DecodeError
+from surefoot.decoding.noise import uniform
 from surefoot.decoding.sampling.parameters import Sampling
+from surefoot.decoding.sampling.pool import Floats, Pool
 
-Logits = NDArray[np.float32]
-"""One row of logits, shape (vocabulary,)."""
+_XTC_STREAM = np.array([-2])
+"""The chance of XTC hangs on an id that no token has, so it is independent of the choice."""
 
-COLDEST = 1e-6
-"""Below that temperature the choice is the most likely token: dividing by it would overflow, and
-at that temperature no noise could change the choice but at a tie."""
-
-
-class Candidates(NamedTuple):
-    """The tokens that truncation leaves, and those that it might leave if logits moved a little.
-
-    All arrays have shape (candidates,). `kept` marks what truncation leaves; `sure` marks what it
-    leaves however each logit moves within the tolerance. Tokens that are not candidates are left
-    out however the logits move.
-    """
-
-    tokens: NDArray[np.int64]
-    logits: NDArray[np.float64]
-    kept: NDArray[np.bool_]
-    sure: NDArray[np.bool_]
+_HEAD = 512
 
 
-def survivors(logits: Logits, sampling: Sampling, tolerance: float) -> Candidates:
-    """Truncate by top-k, top-p and min-p, in llama.cpp's order; see `Candidates`.
-
-    Raises:
-        DecodeError: the logits are not numbers.
-    """
-    top = float(logits.max())
-    if not math.isfinite(top):
-        raise DecodeError(f"the model returned a logit of {top}; the pass can't be trusted")
-    slack = 2 * tolerance
-    vocabulary = logits.shape[0]
-    top_k = sampling.top_k if 0 < sampling.top_k < vocabulary else vocabulary
-    min_logit = top + math.log(sampling.min_p) if sampling.min_p > 0 else -math.inf
-
-    least = min_logit - slack
-    best = logits
-    if top_k < vocabulary:
-        best = np.partition(logits, vocabulary - top_k)[vocabulary - top_k :]
-        least = max(least, float(best[0]) - slack)
-    tokens = np.flatnonzero(logits >= least)
-    if sampling.top_p == 1 and top_k == vocabulary:
-        values = logits[tokens].astype(np.float64)
-        return Candidates(tokens, values, values >= min_logit, values >= min_logit + slack)
-
-    # From here on in order of falling logit, so that a rank is an index.
-    order = np.argsort(-logits[tokens], kind="stable")
-    tokens = tokens[order]
-    values = logits[tokens].astype(np.float64)
-    kept = np.ones(len(tokens), dtype=np.bool_)
-    kept[top_k:] = False
-    sure = kept.copy()
-    if len(tokens) > top_k:
-        sure &= values > values[top_k] + slack
-    possible = np.ones_like(kept)
-    if sampling.top_p < 1:
-        above = _mass_above(values, best)
-        kept &= above < sampling.top_p
-        first, last = _ranks(values, slack)
-        possible &= _moved(above, -slack)[first] < sampling.top_p
-        sure &= _moved(above, slack)[last] < sampling.top_p
-    kept &= values >= min_logit
-    sure &= values >= min_logit + slack
-    kept[0] = possible[0] = True
-    return Candidates(tokens[possible], values[possible], kept[possible], sure[possible])
+def top_k(pool: Pool, sampling: Sampling) -> None:
+    """Leave the k most likely tokens."""
+    if sampling.top_k > 0:
+        pool.keep_top(max(sampling.top_k, sampling.min_keep))
 
 
-def _mass_above(values: NDArray[np.float64], best: Logits) -> NDArray[np.float64]:
-    """Probability mass in front of each rank, after top-k and before min-p.
+def min_p(pool: Pool, sampling: Sampling) -> None:
+    """Leave tokens at least so likely as a share of the most likely one (Nguyen et al. 2024)."""
+    if sampling.min_p > 0:
+        pool.keep_above(pool.top + math.log(sampling.min_p), pool.slack, sampling.min_keep)
 
-    Args:
-        values: the candidates' logits, in falling order.
-        best: all logits that top-k leaves, in any order. Those below min-p's threshold are no
-            candidates, but top-p comes first and counts them in its total.
-    """
+
+def top_n_sigma(pool: Pool, sampling: Sampling) -> None:
+    """Leave logits at most n standard deviations below the highest (Tang et al. 2024)."""
+    n = sampling.top_n_sigma
+    if n <= 0:
+        return
+    row = pool.whole()
+    values = pool.values[pool.kept] if row is None else row
+    values = values[np.isfinite(values)].astype(np.float64)
+    if len(values) > 1:
+        # If no logit moves by more than the tolerance, the deviation doesn't either.
+        pool.keep_above(pool.top - n * float(values.std()), pool.slack * (1 + n / 2))
+
+
+def top_p(pool: Pool, sampling: Sampling) -> None:
+    """Leave the smallest head with so much mass (Holtzman et al. 2020)."""
+    if sampling.top_p >= 1:
+        return
+    least = _head_of_the_whole(pool, sampling)
+    if least is not None:
+        total, bound = least
+        pool.keep_above(bound, pool.slack)
+    order = pool.ranking()
+    values = pool.values[order]
     weights = np.exp(values - values[0])
-    weights[len(best) :] = 0.0
-    total = weights.sum()
-    if len(values) < len(best):
-        total = np.exp(best.astype(np.float64) - values[0]).sum()
-    mass: NDArray[np.float64] = (np.cumsum(weights) - weights) / total
-    return mass
+    mass = weights / (weights.sum() if least is None else total)
+    before = np.cumsum(mass) - mass
+    kept = np.zeros_like(pool.kept)
+    keep = before < sampling.top_p
+    keep[: max(1, sampling.min_keep)] = True
+    kept[order[keep]] = True
+    if pool.slack == 0:
+        pool.cut(kept, sure=kept, possible=kept)
+        return
+    # Mass in front of a token at the first and the last rank that it can take, after all
+    # differences have moved by the slack.
+    first = np.searchsorted(-values, -(pool.values + pool.slack), side="left")
+    last = np.searchsorted(-values, -(pool.values - pool.slack), side="right") - 1
+    edges = np.append(before, min(1.0, before[-1] + mass[-1]))
+    at_least = _moved(edges[np.minimum(first, len(values))], -pool.slack)
+    at_most = _moved(edges[np.maximum(last, 0)], pool.slack)
+    pool.cut(kept, sure=at_most < sampling.top_p, possible=at_least < sampling.top_p)
 
 
-def _ranks(
-    values: NDArray[np.float64], slack: float
-) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """The first and the last rank that each value can take if differences move by `slack`.
+def _head_of_the_whole(pool: Pool, sampling: Sampling) -> tuple[float, float] | None:
+    """Total weight of the whole vocabulary, and a value below which no token can stay.
 
-    Args:
-        values: in falling order.
-        slack: how far the difference of two values may move.
+    So that not all of it has to be sorted; None if the pool is smaller than that.
     """
-    first = np.searchsorted(-values, -(values + slack), side="left")
-    last = np.searchsorted(-values, -(values - slack), side="right") - 1
-    return first, last
+    row = pool.whole()
+    if row is None:
+        return None
+    top = float(row.max())
+    weights = np.exp(row - np.float32(top))
+    total = float(weights.sum(dtype=np.float64))
+    count = max(_HEAD, sampling.min_keep)
+    # Mass that stays possible after all differences have moved by the slack.
+    goal = float(_moved(np.array([sampling.top_p]), pool.slack)[0]) * total
+    while count < len(row):
+        bound = np.sort(row[np.argpartition(row, len(row) - count)[len(row) - count :]])[0]
+        if float(weights[row >= bound].sum(dtype=np.float64)) >= goal:
+            return total, float(bound)
+        count *= 8
+    return total, -math.inf
 
 
-def _moved(mass: NDArray[np.float64], shift: float) -> NDArray[np.float64]:
+def _moved(mass: Floats, shift: float) -> Floats:
     """A probability mass after its log-odds moved by `shift`."""
-    raised = mass * math.exp(shift)
-    moved: NDArray[np.float64] = raised / (raised + 1.0 - mass)
+    raised = mass * math.exp(min(shift, 700.0))
+    moved: Floats = raised / (raised + 1.0 - mass)
     return moved
+
+
+def typ_p(pool: Pool, sampling: Sampling) -> None:
+    """Leave the tokens whose surprise is nearest to the entropy (Meister et al. 2023)."""
+    if sampling.typical_p >= 1:
+        return
+    pool.doubt()
+    order = pool.ranking()
+    probabilities = pool.probabilities()[order]
+    surprise = -np.log(np.maximum(probabilities, 1e-300))
+    entropy = float((probabilities * surprise).sum())
+    typical = np.argsort(np.abs(surprise - entropy), kind="stable")
+    mass = np.cumsum(probabilities[typical])
+    enough = np.flatnonzero(mass > sampling.typical_p)
+    count = max(int(enough[0]) + 1 if len(enough) else len(order), sampling.min_keep)
+    kept = np.zeros_like(pool.kept)
+    kept[order[typical[:count]]] = True
+    everything = np.ones_like(kept)
+    pool.cut(kept, sure=everything, possible=everything if pool.slack > 0 else kept)
+
+
+def xtc(pool: Pool, sampling: Sampling, position: int) -> None:
+    """At times leave out all tokens above a threshold but the least likely of them."""
+    if sampling.xtc_probability <= 0 or sampling.xtc_threshold > 0.5:
+        return
+    if uniform(sampling.seed, position, _XTC_STREAM)[0] > sampling.xtc_probability:
+        return
+    order = pool.ranking()
+    if len(order) < 2:
+        return
+    probabilities = pool.probabilities()[order]
+    last = int(np.count_nonzero(probabilities >= sampling.xtc_threshold)) - 1
+    if last < 1 or len(order) - last < sampling.min_keep:
+        if _near(probabilities, sampling.xtc_threshold, pool.slack):
+            pool.doubt()
+        return
+    if _near(probabilities, sampling.xtc_threshold, pool.slack) or _close(pool, order, last):
+        pool.doubt()
+    kept = pool.kept.copy()
+    kept[order[:last]] = False
+    everything = np.ones_like(kept)
+    pool.cut(kept, sure=everything, possible=everything if pool.slack > 0 else kept)
+
+
+def _near(probabilities: Floats, threshold: float, slack: float) -> bool:
+    """Whether a probability could cross the threshold."""
+    if threshold <= 0 or slack == 0:
+        return False
+    return bool(np.any(np.abs(np.log(np.maximum(probabilities, 1e-300) / threshold)) <= slack))
+
+
+def _close(pool: Pool, order: NDArray[np.int64], last: int) -> bool:
+    """Whether another token could be the least likely one above the threshold."""
+    gap = pool.values[order[last - 1]] - pool.values[order[last]]
+    return bool(gap <= pool.slack)

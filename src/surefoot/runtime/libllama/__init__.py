@@ -10,6 +10,8 @@ from surefoot.runtime.libllama.head_file import HeadFile
 from surefoot.runtime.libllama.loading import load
 from surefoot.runtime.libllama.runtime import LibllamaRuntime
 from surefoot.runtime.libllama.settings import LoadSettings
+from surefoot.runtime.libllama.width_measurement import measure_widths
+from surefoot.runtime.libllama.width_report import WidthReport
 
 __all__ = [
     "HeadFile",
@@ -18,6 +20,8 @@ __all__ = [
     "MtpHead",
     "NoHeadError",
     "RuntimeClosedError",
+    "WidthReport",
     "load",
+    "measure_widths",
     "open_head",
 ]

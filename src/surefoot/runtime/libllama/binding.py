@@ -67,6 +67,8 @@ VOCABULARIES_WITHOUT_TOKENIZER: frozenset[int] = frozenset(
     {_library.LLAMA_VOCAB_TYPE_NONE, _library.LLAMA_VOCAB_TYPE_TEST}
 )
 
+llama_print_system_info: Callable[[], bytes] = _library.llama_print_system_info
+
 llama_context_default_params: Callable[[], Structure] = _library.llama_context_default_params
 llama_init_from_model: Callable[[int, Structure], int | None] = _library.llama_init_from_model
 llama_free: Callable[[int], None] = _library.llama_free

@@ -61,6 +61,7 @@ class Model:
     def __init__(self, path: Path, parameters: binding.Structure) -> None:
         log.start()
         self._path = path
+        self._owners = 1
         with log.captured() as lines:
             self._handle = binding.llama_model_load_from_file(os.fsencode(path), parameters)
         if not self._handle:
@@ -89,9 +90,15 @@ class Model:
             raise RuntimeClosedError
         return self._handle
 
+    def share(self) -> "Model":
+        """The same model for one more owner; it stays open until each of them has closed it."""
+        self._owners += 1
+        return self
+
     def close(self) -> None:
-        """Free the weights. Contexts made from them must have been freed before."""
-        if self._handle:
+        """Free the weights, if nobody else owns them. Contexts must have been freed before."""
+        self._owners -= 1
+        if self._handle and self._owners <= 0:
             binding.llama_model_free(self._handle)
             self._handle = None
 

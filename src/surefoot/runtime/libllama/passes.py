@@ -12,7 +12,7 @@ from typing import NoReturn
 import numpy as np
 from numpy.typing import NDArray
 
-from surefoot.decoding import DecodeError, Feed, Rows
+from surefoot.decoding import DecodeError, Feed, Rows, Widths
 from surefoot.runtime.libllama import binding
 from surefoot.runtime.libllama.batch import Batch
 from surefoot.runtime.libllama.memory import SequenceMemory
@@ -40,6 +40,8 @@ class Limits:
         sequences: sequence ids are below this number.
         length: tokens that a sequence may have absorbed after a pass.
         vocabulary: token ids are below this number.
+        widths: the widths that a sequence may have in a pass, and so many of its tokens may have
+            outputs; None for any.
     """
 
     tokens: int
@@ -47,6 +49,7 @@ class Limits:
     sequences: int
     length: int
     vocabulary: int
+    widths: Widths | None = None
 
 
 class Passes:
@@ -62,6 +65,7 @@ class Passes:
     Attributes:
         count: passes so far that ran.
         graph_runs: graph runs so far.
+        limits: as given.
         native_seconds: time spent inside libllama by passes so far.
     """
 
@@ -76,7 +80,7 @@ class Passes:
         self._context = context
         self._memory = memory
         self._cutting = cutting
-        self._limits = limits
+        self.limits = limits
         self._batch = Batch(
             limits.tokens, limits.length, limits.sequences, limits.vocabulary, row_size
         )
@@ -149,7 +153,7 @@ class Passes:
 
     def _check(self, feeds: Series[Feed]) -> int:
         """Refuse what libllama would abort over or get wrong; return the number of outputs."""
-        limits = self._limits
+        limits = self.limits
         total = total_outputs = 0
         previous = -1
         for sequence, tokens, start, outputs, _ in feeds:
@@ -164,6 +168,11 @@ class Passes:
                 raise DecodeError(
                     f"pass refused: sequence {sequence} has {width} tokens and wants logits of "
                     f"the last {outputs}"
+                )
+            if limits.widths and not limits.widths.hold(width, outputs):
+                raise DecodeError(
+                    f"pass refused: sequence {sequence} has {width} tokens, {outputs} of them with "
+                    f"outputs; strict passes have widths of {limits.widths}"
                 )
             held = self._memory.length(sequence)
             if start != held:
@@ -219,7 +228,7 @@ class Passes:
         address = binding.address_of(pointer)
         # The buffer moves when it grows, and only then.
         if address != self._logits_address or outputs > len(self._logits):
-            self._logits = np.ctypeslib.as_array(pointer, (outputs, self._limits.vocabulary))
+            self._logits = np.ctypeslib.as_array(pointer, (outputs, self.limits.vocabulary))
             self._logits.flags.writeable = False
             self._logits_address = address
         return self._logits[:outputs]

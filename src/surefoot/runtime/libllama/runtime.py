@@ -2,24 +2,28 @@
 
 from collections.abc import Callable
 from collections.abc import Sequence as Series
+from dataclasses import replace
 from types import TracebackType
 from typing import Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-from surefoot.decoding import Feed, Rollback, RowWatcher, Widths
+from surefoot.decoding import MAX_PENDING, Feed, Rollback, RowWatcher, Widths
 from surefoot.runtime.base import ModelInfo
 from surefoot.runtime.libllama import binding
-from surefoot.runtime.libllama.context import ContextPlan
+from surefoot.runtime.libllama.context import ContextPlan, context_parameters, open_context
 from surefoot.runtime.libllama.errors import RuntimeClosedError
+from surefoot.runtime.libllama.head_file import HeadFile
 from surefoot.runtime.libllama.memory import SequenceMemory
 from surefoot.runtime.libllama.model import Model
+from surefoot.runtime.libllama.need import check_memory
 from surefoot.runtime.libllama.passes import Limits, Passes
 from surefoot.runtime.libllama.pieces import Cutting
 from surefoot.runtime.libllama.probe import probe_rollback
 from surefoot.runtime.libllama.settings import LoadSettings
 from surefoot.runtime.libllama.tokenizer import LibllamaTokenizer
+from surefoot.runtime.libllama.width_report import WidthReport
 
 
 class LibllamaRuntime:
@@ -32,6 +36,7 @@ class LibllamaRuntime:
         settings: how they were loaded.
         logit_noise: tolerance of the near-tie rule.
         head_problem: see the attribute.
+        widths: see the property.
 
     Attributes:
         model: the model.
@@ -52,6 +57,7 @@ class LibllamaRuntime:
         settings: LoadSettings,
         logit_noise: float,
         head_problem: str | None,
+        widths: Widths | None = None,
     ) -> None:
         self._context: int | None = context
         self.model = model
@@ -59,7 +65,7 @@ class LibllamaRuntime:
         self.settings = settings
         self.head_problem = head_problem
         self._logit_noise = logit_noise
-        self._widths: Widths | None = None
+        self._widths = widths
         self._watchers: list[RowWatcher] = []
         self._dependents: list[Callable[[], None]] = []
         slots = settings.slots
@@ -88,6 +94,7 @@ class LibllamaRuntime:
         )
         self._passes = Passes(context, self._memory, cutting, limits)
         self._memory.rollback = probe_rollback(self, spare=slots, snapshots=snapshots)
+        self._passes.limits = replace(limits, widths=widths)
         self._passes.count = self._passes.graph_runs = 0
 
     @property
@@ -134,6 +141,11 @@ class LibllamaRuntime:
     def batch_size(self) -> int:
         """Most tokens in one forward pass."""
         return self._limits.tokens
+
+    @property
+    def most_outputs(self) -> int:
+        """Most tokens with logits in one forward pass."""
+        return self._limits.outputs
 
     @property
     def passes(self) -> int:
@@ -223,6 +235,48 @@ class LibllamaRuntime:
         """
         self._check_open()
         self._memory.drop(sequence)
+
+    def sibling(self, widths: Widths | None = None, outputs: int = 0) -> "LibllamaRuntime":
+        """Another runtime with the same weights, and memory of its own for one live sequence.
+
+        Its passes depend on nothing that happens here. The weights stay until all are closed.
+
+        Args:
+            widths: the widths to which its passes are held; None for any.
+            outputs: so many tokens may have outputs in a pass, if that is more than else.
+
+        Raises:
+            ModelLoadError: there is no memory for it.
+        """
+        self._check_open()
+        fillers = widths.most_fillers if widths else 0
+        snapshots = self.settings.snapshots if self.settings.snapshots >= fillers else 0
+        settings = replace(self.settings, slots=1, snapshots=snapshots)
+        plan = ContextPlan.of(settings, self.model.training_context)
+        plan = replace(
+            plan,
+            context_length=self.context_length,
+            room=self.plan.room + fillers,
+            cells=self.plan.room + fillers,
+            outputs=max(plan.outputs, outputs, widths.most if widths else 0),
+        )
+        check_memory(settings, plan, self.model, HeadFile.of(settings.file))
+        context = open_context(self.model, context_parameters(settings, plan, self.model))
+        model = self.model.share()
+        try:
+            return LibllamaRuntime(
+                model, context, plan, settings, self._logit_noise, self.head_problem, widths
+            )
+        except BaseException:
+            binding.llama_free(context)
+            model.close()
+            raise
+
+    def use_noise(self, report: WidthReport) -> None:
+        """Take the near-tie rule's tolerance from a measurement, unless the settings give one."""
+        if self.settings.logit_noise is None:
+            widest = self.slots * (self.settings.longest_draft + 1) + MAX_PENDING
+            self._logit_noise = report.tolerance(widest)
 
     @property
     def handle(self) -> int:

@@ -3,6 +3,7 @@
 import time
 from collections.abc import Callable, Hashable, Iterable
 from collections.abc import Sequence as Series
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -81,6 +82,7 @@ class SimulatedRuntime:
         self.slots = slots
         self.context_length = context_length
         self.batch_size = batch_size
+        self.most_outputs = batch_size
         self.passes = 0
         self.graph_runs = 0
         self.calls = 0
@@ -105,6 +107,33 @@ class SimulatedRuntime:
         self._decode_seconds = decode_seconds
         self._rows = np.empty((0, vocabulary_size), dtype=np.float32)
         self._closed = False
+
+        self._settings: dict[str, Any] = {
+            "vocabulary_size": vocabulary_size,
+            "seed": seed,
+            "context_length": context_length,
+            "batch_size": batch_size,
+            "snapshots": snapshots,
+            "can_fork": can_fork,
+            "window": window,
+            "window_reserve": window_reserve,
+            "end_rate": end_rate,
+            "width_noise": width_noise,
+            "layout_noise": layout_noise,
+            "width_classes": width_classes,
+            "near_ties": near_ties,
+            "decode_seconds": decode_seconds,
+        }
+
+    def sibling(self, widths: Widths | None = None) -> "SimulatedRuntime":
+        """The same model once more, with memory of its own for one live sequence.
+
+        Its passes do not fail.
+
+        Args:
+            widths: the widths to which its passes are held; None for any.
+        """
+        return SimulatedRuntime(self._kind, **self._settings, widths=widths)
 
     # What it is
 
@@ -233,6 +262,9 @@ class SimulatedRuntime:
         if sum(len(feed.tokens) for feed in feeds) > self.batch_size:
             raise MisuseError(f"more than {self.batch_size} tokens in one pass")
         known = range(self.vocabulary_size)
+        for feed in feeds if self._widths else ():
+            if self._widths and not self._widths.hold(len(feed.tokens), feed.outputs):
+                raise MisuseError(f"a pass outside its width class: {feed}")
         for sequence, tokens, start, outputs, _ in feeds:
             self._check_ids(sequence)
             if not tokens or not 0 <= outputs <= len(tokens):

@@ -1,0 +1,72 @@
+"""Lanes beside the main one: the same weights again, with a memory and a drafter of their own."""
+
+import logging
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+
+from surefoot.commands.speculation import Drafting
+from surefoot.decoding import SurefootError, Widths
+from surefoot.engine import LaneParts
+from surefoot.runtime.base import Runtime
+from surefoot.runtime.libllama import LibllamaRuntime, WidthReport, measure_widths
+
+_LOG = logging.getLogger(__name__)
+
+
+class Lanes:
+    """Opens lanes; see `LaneOpener`.
+
+    Args:
+        runtime: the main one.
+        drafting: how the main lane drafts.
+        report: the measurement of width classes; None if it failed.
+        refusal: why it failed, in words.
+    """
+
+    def __init__(
+        self,
+        runtime: LibllamaRuntime,
+        drafting: Drafting,
+        report: WidthReport | None,
+        refusal: str = "",
+    ) -> None:
+        self._runtime = runtime
+        self._drafting = drafting
+        self.report = report
+        self.refusal = refusal
+        if report is not None and runtime.rollback.kind == "none" and report.widths.most_fillers:
+            self.refusal = "the model's memory can't undo the fillers that its width class needs"
+
+    @property
+    def widths(self) -> Widths | None:
+        """The width class for strict decoding; None if it can't be done."""
+        return None if self.refusal or self.report is None else self.report.widths
+
+    def open(self, widths: Widths | None, *, drafts: bool) -> LaneParts:
+        """Open a runtime with one slot, and with a drafter if it needs one.
+
+        Raises:
+            SurefootError: there is no room for another one.
+        """
+        with ExitStack() as stack:
+            runtime = stack.enter_context(self._runtime.sibling(widths))
+            drafter = None
+            if drafts:
+                drafter = stack.enter_context(self._drafting.beside(runtime))
+            return LaneParts(runtime, drafter, stack.pop_all().close)
+
+
+@contextmanager
+def lanes_for(runtime: Runtime, drafting: Drafting) -> Iterator[Lanes | None]:
+    """Measure width classes, or look up what was measured; the near-tie rule uses it, too."""
+    if not isinstance(runtime, LibllamaRuntime):
+        yield None
+        return
+    report, refusal = None, ""
+    try:
+        report = measure_widths(runtime)
+        runtime.use_noise(report)
+    except SurefootError as error:
+        refusal = f"width classes could not be measured ({error})"
+        _LOG.warning("strict is not available: %s", refusal)
+    yield Lanes(runtime, drafting, report, refusal)

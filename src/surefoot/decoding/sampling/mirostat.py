@@ -1,0 +1,59 @@
+"""Mirostat: truncation that steers the text's surprise to a target (Basu et al. 2021)."""
+
+import math
+
+import numpy as np
+
+from surefoot.decoding.sampling.parameters import Sampling
+from surefoot.decoding.sampling.pool import Pool
+
+_HEAD = 100
+"""From so many of the most likely tokens version 1 estimates the exponent of Zipf's law."""
+
+
+class Mirostat:
+    """Holds mu, the surprise that is allowed now; it moves with each committed token.
+
+    Args:
+        sampling: the parameters; `mirostat` is 0 for none.
+    """
+
+    def __init__(self, sampling: Sampling) -> None:
+        self._sampling = sampling
+        self.mu = 2 * sampling.mirostat_tau
+        self.active = sampling.mirostat != 0
+
+    def advance(self, surprise: float) -> None:
+        """Take note of a committed token's surprise, in bits."""
+        if self.active:
+            self.mu -= self._sampling.mirostat_eta * (surprise - self._sampling.mirostat_tau)
+
+    def apply(self, pool: Pool, vocabulary_size: int) -> None:
+        """Leave the head of the distribution whose surprise is allowed."""
+        pool.spread()
+        pool.doubt()
+        if self._sampling.mirostat == 1:
+            pool.keep_top(self._count(pool, vocabulary_size))
+            return
+        probabilities = pool.probabilities()
+        with np.errstate(divide="ignore"):
+            allowed = pool.kept & (-np.log2(probabilities) <= self.mu)
+        allowed[pool.ranking()[:1]] = True
+        everything = np.ones_like(allowed)
+        pool.cut(allowed, sure=everything, possible=everything if pool.slack > 0 else allowed)
+
+    def _count(self, pool: Pool, vocabulary_size: int) -> int:
+        """How many tokens version 1 leaves."""
+        head = pool.probabilities()[pool.ranking()[:_HEAD]]
+        if len(head) < 2:
+            return 1
+        steps = np.log(np.arange(2, len(head) + 1) / np.arange(1, len(head)))
+        falls = np.log(head[:-1] / np.maximum(head[1:], 1e-300))
+        exponent = float((steps * falls).sum() / (steps * steps).sum())
+        excess = exponent - 1
+        with np.errstate(all="ignore"):
+            count = np.power(
+                excess * 2.0**self.mu / (1 - np.power(float(vocabulary_size), -excess)),
+                1 / np.float64(exponent),
+            )
+        return max(1, int(count)) if math.isfinite(count) else vocabulary_size

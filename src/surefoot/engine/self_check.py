@@ -1,0 +1,173 @@
+"""Self-check: finished answers scored again without speculation, while there is nothing else to do.
+
+A check plays plain rounds along the answer in a lane of its own, one token at a time, and compares
+what the model chooses at each position with what was committed there.
+"""
+
+import random
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from surefoot.decoding import (
+    ControlError,
+    DecodeError,
+    Draft,
+    Judgement,
+    Round,
+    Sequence,
+    absorb,
+)
+from surefoot.engine.lane import Lane
+
+MOST_WAITING = 64
+"""So many answers wait for their check at most; further ones are not checked."""
+
+
+@dataclass(slots=True)
+class Agreement:
+    """How answers and checks compare.
+
+    Attributes:
+        answers: answers checked.
+        equal: tokens that the check chooses, too.
+        near_ties: tokens that it does not, where its choice is a near tie.
+        wrong: tokens that it does not, where it isn't.
+        failed: checks that could not be carried out.
+        wrong_answers: the first few answers with wrong tokens: request ids.
+    """
+
+    answers: int = 0
+    equal: int = 0
+    near_ties: int = 0
+    wrong: int = 0
+    failed: int = 0
+    wrong_answers: list[int] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class Check:
+    """One answer that is to be checked.
+
+    Attributes:
+        request_id: whose it is.
+        tokens: prompt and answer.
+        make: makes a sequence of the prompt in a lane's first slot.
+        strict: whether it was decoded strictly.
+    """
+
+    request_id: int
+    tokens: list[int]
+    make: Callable[[Lane], Sequence]
+    strict: bool
+
+
+class SelfCheck:
+    """Checks a share of answers.
+
+    Args:
+        share: how many of all answers, from 0 to 1.
+        seed: decides which.
+    """
+
+    def __init__(self, share: float, seed: int = 0) -> None:
+        self.share = share
+        self.agreement = Agreement()
+        self._draws = random.Random(seed)
+        self._waiting: deque[Check] = deque()
+        self._current: _Course | None = None
+
+    def wants(self) -> bool:
+        """Whether the next answer shall be checked."""
+        return self._draws.random() < self.share and len(self._waiting) < MOST_WAITING
+
+    def add(self, check: Check) -> None:
+        """Queue a check."""
+        self._waiting.append(check)
+
+    @property
+    def pending(self) -> bool:
+        """Whether there is something to check."""
+        return self._current is not None or bool(self._waiting)
+
+    @property
+    def next_is_strict(self) -> bool:
+        """Whether the check at hand needs a strict lane."""
+        current = self._current.check if self._current else self._waiting[0]
+        return current.strict
+
+    def step(self, lane: Lane) -> None:
+        """Move the check at hand on by one pass.
+
+        Args:
+            lane: as `next_is_strict` says, with one slot and no drafter.
+        """
+        if self._current is None:
+            self._current = _Course(self._waiting.popleft(), lane)
+        course = self._current
+        try:
+            going_on = course.step(self.agreement)
+        except (DecodeError, ControlError):
+            self.agreement.failed += 1
+            going_on = False
+        if not going_on:
+            self._current = None
+            self.agreement.answers += 1
+            if course.wrong and len(self.agreement.wrong_answers) < MOST_WAITING:
+                self.agreement.wrong_answers.append(course.check.request_id)
+
+    def give_up(self) -> None:
+        """The lane for the check at hand can't be had."""
+        self._current = None
+        if self._waiting:
+            self._waiting.popleft()
+        self.agreement.failed += 1
+
+
+class _Course:
+    """A check under way."""
+
+    def __init__(self, check: Check, lane: Lane) -> None:
+        self.check = check
+        self.wrong = False
+        self._lane = lane
+        lane.slots[0].memory.clear()
+        self._sequence = check.make(lane)
+        self._round = Round(lane.runtime, rule=self._judge)
+        self._agreement = Agreement()
+
+    def step(self, agreement: Agreement) -> bool:
+        """One pass; False when all of the answer has been seen."""
+        self._agreement = agreement
+        sequence = self._sequence
+        if len(sequence.pending) > 1 and absorb(
+            self._lane.runtime, sequence, self._lane.runtime.batch_size
+        ):
+            return True
+        self._round.play([sequence])
+        if sequence.fault is not None:
+            raise ControlError(sequence.fault)
+        return sequence.finish is None and len(sequence.committed) < len(self.check.tokens)
+
+    def _judge(
+        self,
+        sequence: Sequence,
+        draft: Draft,  # noqa: ARG002 - there is none
+        offset: int,  # noqa: ARG002
+        logits: NDArray[np.float32],
+        tolerance: float,
+    ) -> Judgement:
+        """Commit what the answer has, and count whether the model says so, too."""
+        choice = sequence.choose(logits, tolerance)
+        token = self.check.tokens[len(sequence.committed)]
+        if choice.token == token:
+            self._agreement.equal += 1
+        elif choice.near_tie:
+            self._agreement.near_ties += 1
+        else:
+            self._agreement.wrong += 1
+            self.wrong = True
+        return Judgement(choice._replace(token=token), False)
