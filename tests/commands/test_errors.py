@@ -14,7 +14,7 @@ DRAFT = models.DRAFT.read_bytes()
 OPTIONS = {
     "--temp": [("nan", "must be a finite number"), ("-1", "must be"), ("inf", "finite")],
     "--top-p": [("2", "at most 1"), ("0", "above 0"), ("nan", "must be")],
-    "--top-k": [("-1", "0 .* or more")],
+    "--top-k": [("-1", "0 or more")],
     "--min-p": [("2", "between 0 and 1"), ("-1", "between 0 and 1")],
     "--seed": [("-2", "whole number"), ("99999999999999999999", "whole number")],
     "-n": [("0", "at least 1, or -1"), ("-2", "at least 1, or -1")],

@@ -16,8 +16,10 @@ from surefoot.decoding.errors import (
 from surefoot.decoding.head import Head, HeadFeed, HeadOutput, Rows, RowWatcher
 from surefoot.decoding.memory import Memory, memory_for
 from surefoot.decoding.prefill import absorb
+from surefoot.decoding.rejection import drawn
 from surefoot.decoding.round import MAX_PENDING, Outcome, Round
 from surefoot.decoding.sampling import (
+    COLDEST,
     DEFAULT_SAMPLERS,
     GREEDY,
     NO_BREAKERS,
@@ -39,6 +41,7 @@ from surefoot.decoding.verification import Judgement, Rule, coupled
 from surefoot.decoding.widths import Widths
 
 __all__ = [
+    "COLDEST",
     "DEFAULT_SAMPLERS",
     "GREEDY",
     "MAX_PENDING",
@@ -90,6 +93,7 @@ __all__ = [
     "choose",
     "coupled",
     "distribution_of",
+    "drawn",
     "memory_for",
     "rates_for_length",
     "raw_scores",

@@ -29,6 +29,16 @@ def _mixed_array(values: NDArray[np.uint64]) -> NDArray[np.uint64]:
     return values ^ (values >> np.uint64(31))
 
 
+def stream(seed: int, number: int) -> int:
+    """A seed whose noise is independent of that of the seed itself, and of other streams.
+
+    Args:
+        seed: the request's seed.
+        number: which stream; 1 or more.
+    """
+    return _mixed((seed ^ (number * 0xA24BAED4963EE407)) & _MASK)
+
+
 def uniform(seed: int, position: int, tokens: NDArray[np.integer]) -> NDArray[np.float64]:
     """Numbers in the open interval (0, 1), one for each token, independent of each other.
 

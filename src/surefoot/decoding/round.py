@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from surefoot.decoding.control import ControlError
 from surefoot.decoding.draft import NO_DRAFT, Draft, Drafter
 from surefoot.decoding.errors import DecodeError, RollbackRefusedError
+from surefoot.decoding.rejection import rejection
 from surefoot.decoding.sequence import RuleName, Sequence
 from surefoot.decoding.target import Feed, Target
 from surefoot.decoding.verification import Judgement, Rule, coupled
@@ -33,7 +34,7 @@ FORCED = "forced"
 FILLER = 0
 """The token that pads a pass to a width of its class. Its logits are never looked at."""
 
-RULES: dict[RuleName, Rule] = {"coupled": coupled}
+RULES: dict[RuleName, Rule] = {"coupled": coupled, "rejection": rejection}
 """The verification rules that a sequence can ask for."""
 
 
@@ -140,7 +141,9 @@ class Round:
         tokens = draft.tokens[:depth]
         unknown = (i for i, token in enumerate(tokens) if not 0 <= token < size)
         tokens = tokens[: next(unknown, len(tokens))]
-        if sequence.control is not None:
+        # Rejection has to see what was drawn: leaving out the tokens that it would reject anyway
+        # would change the law of those that are drawn in their place.
+        if sequence.control is not None and sequence.rule != "rejection":
             tokens = tokens[: sequence.control.permitted(tokens)]
         if self.target.widths is not None:
             undoable = sequence.memory.longest_draft

@@ -12,7 +12,15 @@ from surefoot.decoding.control import Control, ControlError
 from surefoot.decoding.counts import Counts
 from surefoot.decoding.ending import Ending, Finish
 from surefoot.decoding.memory import Memory
-from surefoot.decoding.sampling import NO_BREAKERS, Breakers, Choice, Chooser, Logits, Sampling
+from surefoot.decoding.sampling import (
+    NO_BREAKERS,
+    Breakers,
+    Choice,
+    Chooser,
+    Distribution,
+    Logits,
+    Sampling,
+)
 from surefoot.decoding.scores import Scores, ScoreWish, raw_scores
 
 
@@ -126,6 +134,19 @@ class Sequence:
         """
         allowed = None if self.control is None else self.control.allowed()
         return self.chooser.choose(logits, tolerance, allowed, self.wish)
+
+    def distribution(self, logits: Logits) -> Distribution:
+        """The distribution of the next token; see `choose`."""
+        allowed = None if self.control is None else self.control.allowed()
+        return self.chooser.distribution(logits, allowed)
+
+    def told(self, choice: Choice, logits: Logits) -> Choice:
+        """A choice that a rule has made, with its scores if they are wanted."""
+        if self.wish is None:
+            return choice
+        allowed = None if self.control is None else self.control.allowed()
+        scores = self.chooser.scores(logits, choice.token, self.wish, allowed)
+        return choice._replace(scores=scores)
 
     @property
     def forced(self) -> Series[int]:

@@ -22,12 +22,12 @@ from numpy.typing import NDArray
 
 from surefoot.decoding import (
     DecodeError,
+    Distribution,
     Draft,
     Feed,
     RollbackRefusedError,
     Sequence,
     Target,
-    choose,
     memory_for,
 )
 from surefoot.drafting.minima import Minima
@@ -202,15 +202,16 @@ class DraftModel:
         sequence, tokens = guess.sequence, guess.tokens
         position = len(sequence.committed) + len(tokens)
         try:
-            token = choose(logits, sequence.sampling, position, tolerance=0.0).token
+            chosen = self._minima.choice(sequence, logits, position, self._shared)
         except DecodeError as error:
             self._fail([guess], error)
             return False
-        if token >= self._shared:
+        if chosen is None:
             return False
-        if self._minima.forbid(sequence, logits, token):
-            return False
+        token, source = chosen
         tokens.append(token)
+        if source is not None:
+            guess.distributions.append(source)
         ending = sequence.ending
         if token in ending.end_of_generation or token in ending.stop_tokens:
             return False
@@ -223,6 +224,7 @@ class DraftModel:
         self.failures += len(guesses)
         for guess in guesses:
             guess.tokens.clear()
+            guess.distributions.clear()
             shadow = guess.shadow
             shadow.clear()
             shadow.failures += 1
@@ -234,7 +236,7 @@ class DraftModel:
     def _finish(self, guess: "_Guess") -> Draft:
         if guess.tokens:
             guess.shadow.failures = 0
-        return self._minima.draft(guess.sequence, guess.tokens, self.name)
+        return self._minima.draft(guess.sequence, guess.tokens, self.name, guess.distributions)
 
 
 @dataclass(slots=True)
@@ -246,12 +248,14 @@ class _Guess:
         shadow: what the draft model has absorbed of it.
         most: most tokens to draft; 0 for none.
         tokens: drafted so far.
+        distributions: what they were drawn from, under rejection.
     """
 
     sequence: Sequence
     shadow: Shadow
     most: int = 0
     tokens: list[int] = field(default_factory=list)
+    distributions: list[Distribution] = field(default_factory=list)
 
     @property
     def debt(self) -> int:

@@ -23,6 +23,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from surefoot.decoding import (
+    Distribution,
     Draft,
     Feed,
     Head,
@@ -31,7 +32,6 @@ from surefoot.decoding import (
     Rows,
     Sequence,
     SurefootError,
-    choose,
 )
 from surefoot.drafting.minima import Minima
 from surefoot.drafting.trail import Row, Trail
@@ -197,6 +197,7 @@ class MtpDrafter:
             part.trail.failures += 1
             if part.guess is not None:
                 part.guess.tokens.clear()
+                part.guess.distributions.clear()
                 part.guess.most = 0
             try:
                 self._head.cut(part.trail.slot, 0, head)
@@ -234,11 +235,14 @@ class MtpDrafter:
         """Choose a draft's next token; without one, or with one that ends it, it is complete."""
         sequence, tokens = guess.sequence, guess.tokens
         position = len(sequence.committed) + len(tokens)
-        token = choose(output.logits, sequence.sampling, position, tolerance=0.0).token
-        if token >= self._shared or self._minima.forbid(sequence, output.logits, token):
+        chosen = self._minima.choice(sequence, output.logits, position, self._shared)
+        if chosen is None:
             guess.most = len(tokens)
             return
+        token, source = chosen
         tokens.append(token)
+        if source is not None:
+            guess.distributions.append(source)
         guess.rows.append(output.row.copy())
         ending = sequence.ending
         if token in ending.end_of_generation or token in ending.stop_tokens:
@@ -247,7 +251,7 @@ class MtpDrafter:
     def _finish(self, guess: "_Guess") -> Draft:
         if guess.tokens:
             guess.trail.failures = 0
-        return self._minima.draft(guess.sequence, guess.tokens, self.name)
+        return self._minima.draft(guess.sequence, guess.tokens, self.name, guess.distributions)
 
 
 @dataclass(slots=True)
@@ -259,6 +263,7 @@ class _Guess:
         trail: the slot's.
         most: most tokens to draft; 0 for none.
         tokens: drafted so far.
+        distributions: what they were drawn from, under rejection.
         rows: the head's own row at the token before each of them.
     """
 
@@ -267,6 +272,7 @@ class _Guess:
     most: int = 0
     tokens: list[int] = field(default_factory=list)
     rows: list[Row] = field(default_factory=list)
+    distributions: list[Distribution] = field(default_factory=list)
 
     @property
     def goes_on(self) -> bool:
