@@ -41,7 +41,13 @@ TARGET = np.array(
     np.float32,
 )
 DRAFT = np.array(
-    [[1.8, -1, 1.2, 1, 0.5], [-2, 2, 0, 1, 1], [1, 1, 1, 0, 1], [0, 2, 2, -1, 0], [2, 0, 1, 0, -1]],
+    [
+        [1.8, 0.8, 1.2, 1, 0.5],
+        [-2, 2, 0, 1, 1],
+        [1, 1, 1, 0, 1],
+        [0, 2, 2, -1, 0],
+        [2, 0, 1, 0, -1],
+    ],
     np.float32,
 )
 SHAPES: dict[str, dict[str, Any]] = {
@@ -107,8 +113,11 @@ def p_value(found: NDArray[np.int64], joint: NDArray[np.float64]) -> float:
     counts = np.zeros((5, 5))
     np.add.at(counts, (found[:, 0], found[:, 1]), 1)
     assert counts[joint == 0].sum() == 0
-    possible = joint > 0
-    return float(chisquare(counts[possible], joint[possible] * len(found)).pvalue)
+    wanted = joint * len(found)
+    often = wanted >= 5  # the test holds for such cells; the rare ones are taken together
+    seen = np.append(counts[often], counts[~often].sum())
+    due = np.append(wanted[often], wanted[~often].sum())
+    return float(chisquare(seen[due > 0], due[due > 0]).pvalue)
 
 
 @pytest.mark.parametrize("kind", ["model", "certain"])
@@ -135,7 +144,7 @@ def test_rejection_accepts_as_often_as_it_can_and_coupling_at_least_so_much() ->
 
 
 def test_a_confidence_limit_does_not_change_the_distribution() -> None:
-    drafter = DraftModel(SlottedTarget(DRAFT), n_max=3, p_min=0.6)
+    drafter = DraftModel(SlottedTarget(DRAFT), n_max=3, p_min=0.3)
     found, drafted, _ = draws(SHAPES["hot"], "rejection", drafter, range(DRAWS))
     assert drafted > 0
     assert p_value(found, expected(SHAPES["hot"])) > LEAST
