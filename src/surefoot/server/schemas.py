@@ -94,6 +94,42 @@ class SpeculativeOptions(BaseModel):
     )
 
 
+class Function(BaseModel):
+    """A function that the model may call."""
+
+    model_config = ConfigDict(strict=True, extra="allow")
+
+    name: Annotated[str, Field(pattern=r"^[A-Za-z0-9_.\-]{1,64}$")]
+    description: str | None = None
+    parameters: dict[str, Any] | None = None
+
+
+class Tool(BaseModel):
+    """A tool; functions are all that there are."""
+
+    model_config = ConfigDict(strict=True, extra="allow")
+
+    type: Literal["function"]
+    function: Function
+
+
+class NamedFunction(BaseModel):
+    """A function's name."""
+
+    model_config = ConfigDict(strict=True)
+
+    name: str
+
+
+class ToolChoice(BaseModel):
+    """The one tool that must be called."""
+
+    model_config = ConfigDict(strict=True)
+
+    type: Literal["function"]
+    function: NamedFunction
+
+
 class GenerationBody(BaseModel):
     """What both endpoints read."""
 
@@ -107,6 +143,61 @@ class GenerationBody(BaseModel):
     top_k: int | None = None
     top_p: float | None = None
     min_p: float | None = None
+    dynatemp_range: float | None = None
+    dynatemp_exponent: float | None = None
+    typical_p: float | None = None
+    top_n_sigma: float | None = None
+    min_keep: int | None = None
+    xtc_probability: float | None = None
+    xtc_threshold: float | None = None
+    repeat_last_n: int | None = None
+    repeat_penalty: float | None = None
+    repetition_penalty: float | None = Field(None, description="vLLM's name of repeat_penalty.")
+    presence_penalty: float | None = None
+    frequency_penalty: float | None = None
+    dry_multiplier: float | None = None
+    dry_base: float | None = None
+    dry_allowed_length: int | None = None
+    dry_penalty_last_n: int | None = None
+    dry_sequence_breakers: list[str] | None = Field(None, max_length=64)
+    mirostat: int | None = None
+    mirostat_tau: float | None = None
+    mirostat_eta: float | None = None
+    samplers: Annotated[
+        str | list[str] | None, must_be("a list of samplers' names, or a text of their letters")
+    ] = None
+    logit_bias: Annotated[
+        dict[str, float] | list[list[Any]] | None,
+        must_be("an object of biases by token id, or a list of [token id or text, bias or false]"),
+    ] = None
+    min_tokens: int | None = Field(None, description="No end of generation before so many.")
+    ignore_eos: bool | None = None
+    n: int | None = Field(None, ge=1, description="Choices for each prompt, with seeds in a row.")
+    n_probs: int | None = Field(None, ge=0, description="llama-server's name of top_logprobs.")
+    post_sampling_probs: bool | None = Field(
+        None, description="Probabilities after all sampling parameters, in the place of raw ones."
+    )
+    return_token_ids: bool | None = Field(None, description="Tell the ids of the tokens, too.")
+    response_format: dict[str, Any] | None = None
+    json_schema: Annotated[
+        dict[str, Any] | str | None, must_be("a JSON schema, as an object or in a text")
+    ] = None
+    grammar: str | None = Field(None, description="GBNF, or Lark if it begins with %llguidance.")
+    regex: str | None = None
+    choice: list[str] | None = None
+    guided_json: Annotated[
+        dict[str, Any] | str | None, must_be("a JSON schema, as an object or in a text")
+    ] = None
+    guided_grammar: str | None = None
+    guided_regex: str | None = None
+    guided_choice: list[str] | None = None
+    structured_outputs: dict[str, Any] | None = None
+    exact: Literal["fast", "strict"] | None = Field(
+        None, description="strict: the text hangs on the request alone; null: the server's choice."
+    )
+    verify: Literal["coupled", "rejection"] | None = Field(
+        None, description="How drafts are verified; null: the server's choice."
+    )
     seed: int | None = Field(None, description="-1: a new one. Null: the server's, else a new one.")
     stop: Annotated[str | list[str] | None, must_be("a string or a list of strings")] = None
     stop_token_ids: Annotated[list[int] | None, must_be("a list of token ids")] = None
@@ -172,6 +263,12 @@ class GenerationBody(BaseModel):
         return DraftWishes(types, options.n_min, options.p_min)
 
     @property
+    def wanted_logprobs(self) -> int | None:
+        """How many other tokens' log-probabilities to tell with each token's own; None for none
+        at all."""
+        return self.n_probs or None
+
+    @property
     def include_usage(self) -> bool:
         """Whether a stream ends with a chunk of usage figures."""
         return self.stream_options is not None and self.stream_options.include_usage
@@ -190,15 +287,43 @@ class ChatBody(GenerationBody):
         None, description='Variables for the chat template, such as {"enable_thinking": false}.'
     )
     reasoning_effort: str | None = Field(None, description="A variable for the chat template.")
+    logprobs: bool | None = None
+    top_logprobs: int | None = None
+    tools: list[Tool] | None = None
+    tool_choice: Annotated[
+        Literal["none", "auto", "required"] | ToolChoice | None,
+        must_be('"none", "auto", "required" or {"type": "function", "function": {"name": ...}}'),
+    ] = None
+    parallel_tool_calls: bool | None = None
+    reasoning_format: Literal["auto", "none", "deepseek"] | None = None
+    thinking_budget_tokens: int | None = Field(
+        None, ge=-1, description="Most tokens of reasoning; -1 for no limit."
+    )
+
+    @property
+    def wanted_logprobs(self) -> int | None:
+        """As `GenerationBody`."""
+        return self.n_probs or ((self.top_logprobs or 0) if self.logprobs else None)
 
 
 class CompletionBody(GenerationBody):
     """Body of `POST /v1/completions`."""
 
+    logprobs: int | None = Field(None, ge=0)
+    echo: bool | None = Field(None, description="Give the prompt back in front of the text.")
+    best_of: int | None = Field(
+        None, ge=1, description="So many texts are made; the n likeliest by token are given."
+    )
+
     prompt: Annotated[
         str | list[int] | list[str] | list[list[int]],
         must_be("a string, a list of strings, a list of token ids, or a list of such lists"),
     ]
+
+    @property
+    def wanted_logprobs(self) -> int | None:
+        """As `GenerationBody`."""
+        return self.n_probs or self.logprobs
 
     @property
     def prompts(self) -> list[str | list[int]]:

@@ -1,0 +1,241 @@
+"""The formats of model families, by the name that `--tool-format` takes."""
+
+import json
+import re
+from collections.abc import Callable
+from collections.abc import Sequence as Series
+from dataclasses import dataclass
+from typing import Any
+
+from surefoot.chat.formats.base import CallRules, Format, Parser, SpecialToken, Tags, Tool
+from surefoot.chat.formats.calls import CallReader, NamedReader, ObjectReader, XmlReader
+from surefoot.chat.formats.gemma import GemmaReader
+from surefoot.chat.formats.harmony import Harmony
+from surefoot.chat.formats.mistral import MistralReader
+from surefoot.chat.formats.tagged import THINK, TaggedParser
+
+MakeReader = Callable[[Series[Tool], str], CallReader]
+WriteRules = Callable[[Tool, SpecialToken], str]
+
+
+@dataclass(frozen=True, slots=True)
+class TaggedFormat:
+    """A format in which tags stand around reasoning and calls; see `Format`.
+
+    Attributes:
+        name: its name.
+        triggers: what begins a call.
+        reader: reads calls behind a trigger.
+        write: the grammar of one call of a function, its trigger not included.
+        reasoning: the tags around reasoning.
+        markup: special tokens whose text the parser has to see.
+        closings: tags that are left out.
+        at_start: triggers that count at the beginning only, and are part of the call.
+    """
+
+    name: str
+    triggers: tuple[str, ...] = ()
+    reader: MakeReader = lambda tools, trigger: ObjectReader()  # noqa: ARG005
+    write: WriteRules | None = None
+    reasoning: Tags | None = THINK
+    markup: tuple[str, ...] = ()
+    closings: tuple[str, ...] = ()
+    at_start: tuple[str, ...] = ()
+
+    def parser(self, tools: Series[Tool], *, reasoning: bool, opened: bool, calls: bool) -> Parser:
+        """A parser for one answer; see `Format`."""
+        return TaggedParser(
+            self.reasoning if reasoning else None,
+            opened=opened,
+            triggers=self.triggers if calls else (),
+            reader=lambda trigger: self.reader(tools, trigger),
+            closings=self.closings,
+            at_start=self.at_start if calls else (),
+        )
+
+    def rules(self, tools: Series[Tool], special: SpecialToken) -> CallRules | None:
+        """How calls are written; see `Format`."""
+        if self.write is None:
+            return None
+        trigger = (self.triggers or self.at_start)[0]
+        calls = " | ".join(f"call_{index}" for index in range(len(tools)))
+        lines = [
+            f"start: {_terminal(trigger, special)} ({calls})"
+            if self.triggers
+            else f"start: {calls}"
+        ]
+        lines += [f"call_{index}: {self.write(tool, special)}" for index, tool in enumerate(tools)]
+        return CallRules((trigger,), "\n".join(lines))
+
+
+def _terminal(text: str, special: SpecialToken) -> str:
+    """A text in Lark: the special token if it is one."""
+    token = special(text)
+    return json.dumps(text, ensure_ascii=False) if token is None else f"<[{token}]>"
+
+
+def _schema(tool: Tool) -> str:
+    schema: dict[str, Any] = dict(tool.get("parameters") or {"type": "object", "properties": {}})
+    schema.setdefault("type", "object")
+    return "%json " + json.dumps(schema)
+
+
+def _object(key: str, before: str = "", after: str = "") -> WriteRules:
+    """A JSON object with name and arguments."""
+
+    def write(tool: Tool, special: SpecialToken) -> str:
+        head = f'{before}{{"name": {json.dumps(tool["name"])}, "{key}": '
+        parts = [json.dumps(head), _schema(tool), json.dumps("}")]
+        if after:
+            parts += ["/\\n?/", _terminal(after, special)]
+        return " ".join(parts)
+
+    return write
+
+
+def _xml(tool: Tool, special: SpecialToken) -> str:
+    """Qwen3-Coder's call: texts run up to their end tag, other values are JSON."""
+    schema = tool.get("parameters") or {}
+    parts = [json.dumps(f"\n<function={tool['name']}>\n")]
+    required = set(schema.get("required", ()))
+    for key, value in (schema.get("properties") or {}).items():
+        inner = "%json " + json.dumps(value)
+        if value.get("type") == "string" and "enum" in value:
+            inner = "(" + " | ".join(json.dumps(str(option)) for option in value["enum"]) + ")"
+        elif value.get("type") == "string":
+            inner = "/[^<]*/"
+        one = f"{json.dumps(f'<parameter={key}>' + chr(10))} {inner} " + json.dumps(
+            "\n</parameter>\n"
+        )
+        parts.append(one if key in required else f"({one})?")
+    parts += [json.dumps("</function>\n"), _terminal("</tool_call>", special)]
+    return " ".join(parts)
+
+
+def _named(before: str, between: str, after: str) -> WriteRules:
+    """A name, a separator, the arguments, and an end."""
+
+    def write(tool: Tool, special: SpecialToken) -> str:
+        parts = [_terminal(before, special)] if before else []
+        parts.append(json.dumps(tool["name"]))
+        parts += [_terminal(between, special)] if between else []
+        parts.append(_schema(tool))
+        parts += [_terminal(after, special)] if after else []
+        return " ".join(parts)
+
+    return write
+
+
+def _deepseek(name: str) -> str:
+    """DeepSeek's special tokens have wide bars and blanks of their own in their texts."""
+    bar, blank = chr(0xFF5C), chr(0x2581)
+    return f"<{bar}{name.replace(' ', blank)}{bar}>"
+
+
+_CALL_BEGIN, _CALL_END = _deepseek("tool call begin"), _deepseek("tool call end")
+_CALLS_BEGIN, _CALLS_END = _deepseek("tool calls begin"), _deepseek("tool calls end")
+_SEPARATOR = _deepseek("tool sep")
+
+FORMATS: dict[str, Format] = {
+    format_.name: format_
+    for format_ in (
+        TaggedFormat(
+            "hermes",
+            ("<tool_call>",),
+            lambda _tools, _trigger: ObjectReader("</tool_call>"),
+            _object("arguments", before="\n", after="</tool_call>"),
+            markup=("<tool_call>", "</tool_call>", "<think>", "</think>"),
+        ),
+        TaggedFormat(
+            "qwen3-coder",
+            ("<tool_call>", "<function="),
+            lambda tools, trigger: _xml_reader(tools, trigger),
+            _xml,
+            markup=("<tool_call>", "</tool_call>", "<think>", "</think>"),
+            closings=("</tool_call>",),
+        ),
+        TaggedFormat(
+            "llama3",
+            ("<|python_tag|>",),
+            lambda _tools, _trigger: ObjectReader(),
+            _object("parameters"),
+            reasoning=None,
+            markup=("<|python_tag|>",),
+            at_start=('{"name"', '{ "name"'),
+        ),
+        TaggedFormat(
+            "mistral",
+            ("[TOOL_CALLS]",),
+            lambda _tools, _trigger: MistralReader(),
+            _named("", "[ARGS]", ""),
+            reasoning=Tags("[THINK]", "[/THINK]"),
+            markup=("[TOOL_CALLS]", "[ARGS]", "[THINK]", "[/THINK]"),
+        ),
+        TaggedFormat(
+            "gemma",
+            ("<start_function_call>",),
+            lambda _tools, _trigger: GemmaReader(),
+            None,
+            reasoning=None,
+            markup=("<start_function_call>", "<end_function_call>", "<escape>"),
+        ),
+        TaggedFormat(
+            "deepseek",
+            (_CALL_BEGIN,),
+            lambda _tools, _trigger: NamedReader(
+                rf"(?:{re.escape(_SEPARATOR)}|```json)?",
+                (_CALL_END, f"```{_CALL_END}"),
+                prefix=f"(?:function{re.escape(_SEPARATOR)})?",
+            ),
+            _named("", _SEPARATOR, _CALL_END),
+            markup=(
+                *(_CALL_BEGIN, _CALL_END, _CALLS_BEGIN, _CALLS_END, _SEPARATOR),
+                *("<think>", "</think>"),
+            ),
+            closings=(_CALLS_BEGIN, _CALLS_END),
+        ),
+        Harmony(),
+        TaggedFormat("none"),
+    )
+}
+"""All formats."""
+
+
+def _xml_reader(tools: Series[Tool], trigger: str) -> XmlReader:
+    if trigger == "<tool_call>":
+        return XmlReader(tools, "</tool_call>")
+    reader = XmlReader(tools)
+    for char in trigger:
+        reader.feed(char)
+    return reader
+
+
+MARKERS: tuple[tuple[str, str], ...] = (
+    ("<|channel|>", "harmony"),
+    ("<function=", "qwen3-coder"),
+    (_CALL_BEGIN, "deepseek"),
+    (_CALLS_BEGIN, "deepseek"),
+    ("[TOOL_CALLS]", "mistral"),
+    ("<start_function_call>", "gemma"),
+    ("<|python_tag|>", "llama3"),
+    ("<tool_call>", "hermes"),
+    ('"parameters": dictionary', "llama3"),
+)
+"""What in a chat template tells its format, the most telling first."""
+
+
+def detect_format(template: str | None) -> Format:
+    """The format of a chat template; `none`, which has reasoning tags alone, if no marker is in it.
+
+    Args:
+        template: Jinja2 source; None if the model has none.
+    """
+    for marker, name in MARKERS:
+        if template is not None and marker in template:
+            return FORMATS[name]
+    return FORMATS["none"]
+
+
+def opens_reasoning(prompt: str, tags: Tags | None) -> bool:
+    """Whether a rendered prompt has begun the reasoning, so that the answer goes on inside."""
+    return tags is not None and prompt.rstrip().endswith(tags.start)

@@ -1,0 +1,178 @@
+"""Formats in which tags stand around reasoning and calls: one parser for all of them."""
+
+from collections.abc import Callable
+from collections.abc import Sequence as Series
+
+from surefoot.chat.formats.base import (
+    CallArguments,
+    CallStart,
+    ContentDelta,
+    Event,
+    ReasoningDelta,
+    Tags,
+)
+from surefoot.chat.formats.calls import CallReader, Progress
+from surefoot.chat.formats.scanning import TagScanner
+
+THINK = Tags("<think>", "</think>")
+
+MakeReader = Callable[[str], CallReader]
+"""Makes a reader for the calls behind a trigger."""
+
+
+class TaggedParser:
+    """Takes an answer apart at tags; see `Parser`.
+
+    Args:
+        reasoning: the tags around reasoning; None if it is not told apart.
+        opened: whether reasoning has begun already.
+        triggers: what begins a call; none if calls are not told apart.
+        reader: reads calls.
+        closings: tags that belong to nothing and are left out, such as the end of a section.
+        at_start: triggers that count at the beginning of the answer only, and are part of the call.
+    """
+
+    def __init__(
+        self,
+        reasoning: Tags | None,
+        *,
+        opened: bool,
+        triggers: Series[str],
+        reader: MakeReader,
+        closings: Series[str] = (),
+        at_start: Series[str] = (),
+    ) -> None:
+        self._reasoning = reasoning
+        self._inside = opened and reasoning is not None
+        self._triggers = triggers
+        self._make = reader
+        self._closings = closings if triggers else ()
+        self._at_start = at_start
+        self._scanner = TagScanner()
+        self._reader: CallReader | None = None
+        self._raw = ""
+        self._begun = False
+        self._index = -1
+        self._fresh = True  # nothing but blanks has been said since the last tag
+        self._blanks = ""
+        self._said = False
+        self._lead = ""  # what may become a call that begins without a tag
+
+    def feed(self, text: str) -> list[Event]:
+        """What a further piece of text brings."""
+        events: list[Event] = []
+        while text:
+            if self._reader is not None:
+                text = self._read_call(text, events)
+            else:
+                text = self._read_text(text, events)
+        return events
+
+    def finish(self) -> list[Event]:
+        """What was held back."""
+        events: list[Event] = []
+        if self._reader is not None and not self._begun:
+            self._say(self._raw, events)
+        rest = self._scanner.rest() or self._lead
+        if rest:
+            self._tell(rest, events)
+        return events
+
+    # Text
+
+    def _read_text(self, text: str, events: list[Event]) -> str:
+        if self._at_start and not self._inside:
+            text, self._lead = self._lead + text, ""
+            start = text.lstrip()
+            if any(start.startswith(trigger) for trigger in self._at_start):
+                self._at_start = ()
+                self._begin("", events)
+                return start
+            if any(trigger.startswith(start) for trigger in self._at_start):
+                self._lead = text
+                return ""
+            self._at_start = ()
+        front, tag, rest = self._scanner.feed(text, self._tags)
+        if front:
+            self._tell(front, events)
+        if tag is None:
+            return ""
+        if self._said and self._reasoning is not None and tag == self._reasoning.start:
+            self._tell(tag, events)  # reasoning comes before the answer or not at all
+            return rest
+        self._pass_tag(tag, events)
+        return rest
+
+    @property
+    def _tags(self) -> list[str]:
+        if self._inside and self._reasoning is not None:
+            return [self._reasoning.end]
+        tags = [*self._triggers, *self._closings]
+        if self._reasoning is not None and not self._said:
+            tags.append(self._reasoning.start)
+        return tags
+
+    def _pass_tag(self, tag: str, events: list[Event]) -> None:
+        self._fresh = True
+        if self._reasoning is not None and tag == self._reasoning.start:
+            self._inside, self._blanks = True, ""
+        elif self._inside:
+            self._inside, self._blanks = False, ""
+        elif tag in self._triggers:
+            self._begin(tag, events)
+
+    def _tell(self, text: str, events: list[Event]) -> None:
+        """Text as what it is; blanks at its beginning wait to see whether there is more."""
+        if self._fresh:
+            text = self._blanks + text
+            stripped = text.lstrip()
+            if not stripped:
+                self._blanks = text
+                return
+            self._fresh, self._blanks = False, ""
+            behind_something = self._inside or self._index >= 0 or self._reasoning is not None
+            text = stripped if behind_something else text
+        if self._inside:
+            events.append(ReasoningDelta(text))
+        else:
+            self._said = True
+            events.append(ContentDelta(text))
+
+    def _say(self, text: str, events: list[Event]) -> None:
+        self._fresh, self._said = False, True
+        events.append(ContentDelta(self._blanks + text))
+        self._blanks = ""
+
+    # Calls
+
+    def _begin(self, trigger: str, events: list[Event]) -> None:  # noqa: ARG002
+        self._reader, self._raw, self._begun = self._make(trigger), trigger, False
+
+    def _read_call(self, text: str, events: list[Event]) -> str:
+        reader = self._reader
+        assert reader is not None
+        for at, char in enumerate(text):
+            progress = reader.feed(char)
+            self._collect(reader, events)
+            if progress is Progress.MORE:
+                self._raw += char
+                continue
+            self._reader = None
+            self._fresh = True
+            if progress is Progress.DONE:
+                return text[at + 1 :]
+            if not self._begun:
+                # It is no call after all: its text is part of the answer.
+                self._say(self._raw, events)
+            return text[at:]
+        return ""
+
+    def _collect(self, reader: CallReader, events: list[Event]) -> None:
+        for found in reader.out:
+            if isinstance(found, tuple):
+                self._index += 1
+                self._begun = True
+                events.append(CallStart(self._index, found[0]))
+            elif found:
+                events.append(CallArguments(self._index, found))
+        reader.out.clear()

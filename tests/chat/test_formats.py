@@ -1,0 +1,242 @@
+"""Reasoning, content and tool calls come out the same, however the text is cut into pieces."""
+
+import json
+from collections.abc import Iterable
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from surefoot.chat.formats import (
+    FORMATS,
+    CallArguments,
+    CallStart,
+    ContentDelta,
+    Event,
+    ReasoningDelta,
+    detect_format,
+    opens_reasoning,
+)
+
+WEATHER: dict[str, Any] = {
+    "name": "get_weather",
+    "parameters": {
+        "type": "object",
+        "properties": {"city": {"type": "string"}, "days": {"type": "integer"}},
+        "required": ["city"],
+    },
+}
+Answer = tuple[str, str, list[tuple[str, str]]]
+"""Reasoning, content, and the calls: names and arguments."""
+
+PARIS = {"city": "Paris", "days": 2}
+
+
+def _ds(name: str) -> str:
+    return f"<{chr(0xFF5C)}{name.replace(' ', chr(0x2581))}{chr(0xFF5C)}>"
+
+
+DS_CALL = f"{_ds('tool call begin')}get_weather{_ds('tool sep')}"
+DS_OLD = f"{_ds('tool call begin')}function{_ds('tool sep')}get_weather\n```json\n"
+DS_END = _ds("tool call end")
+FUNCTION = "<function=get_weather>\n<parameter=city>\nParis\n</parameter>\n"
+
+CASES: list[tuple[str, str, Answer]] = [
+    ("hermes", "Just text, a < b.", ("", "Just text, a < b.", [])),
+    ("hermes", "<think>\nHm.\n</think>\n\nYes.", ("Hm.\n", "Yes.", [])),
+    (
+        "hermes",
+        'Let me see.\n<tool_call>\n{"name": "get_weather", "arguments": {"city": "a }\\" b"}}\n'
+        "</tool_call>",
+        ("", "Let me see.\n", [("get_weather", '{"city": "a }\\" b"}')]),
+    ),
+    (
+        "hermes",
+        '<think>x</think><tool_call>{"arguments": {"city": "P"}, "name": "f"}</tool_call>\n'
+        '<tool_call>{"name": "g", "arguments": {}}</tool_call>',
+        ("x", "", [("f", '{"city": "P"}'), ("g", "{}")]),
+    ),
+    (
+        "hermes",
+        '<tool_call>{"name": "f", "arguments": "{\\"a\\": 1}"}</tool_call>',
+        ("", "", [("f", '{"a": 1}')]),
+    ),
+    ("hermes", "<tool_call>no call</tool_call>", ("", "<tool_call>no call</tool_call>", [])),
+    ("hermes", "<tool_call>[1]", ("", "<tool_call>[1]", [])),
+    ("hermes", "ends with <tool_c", ("", "ends with <tool_c", [])),
+    ("hermes", '<tool_call>{"name": "f", "arguments": {"a": [1,', ("", "", [("f", '{"a": [1,')])),
+    ("hermes", '<tool_call>{"name": "', ("", '<tool_call>{"name": "', [])),
+    ("hermes", "<think>never ends", ("never ends", "", [])),
+    (
+        "qwen3-coder",
+        f"Go.\n<tool_call>\n{FUNCTION}<parameter=days>\n2\n</parameter>\n</function>\n</tool_call>",
+        ("", "Go.\n", [("get_weather", '{"city": "Paris", "days": 2}')]),
+    ),
+    (
+        "qwen3-coder",
+        '<tool_call>\n<function=get_weather>\n<parameter=city>\nline "1"\nline < 2\n</parameter>\n'
+        "<parameter=days>\nmany\n</parameter>\n</function>\n</tool_call>\n<tool_call><function=f>"
+        "</function></tool_call>",
+        (
+            "",
+            "",
+            [("get_weather", '{"city": "line \\"1\\"\\nline < 2", "days": "many"}'), ("f", "{}")],
+        ),
+    ),
+    ("qwen3-coder", f"{FUNCTION}</function>", ("", "", [("get_weather", '{"city": "Paris"}')])),
+    ("llama3", '{"name": "f", "parameters": {"a": 1}}', ("", "", [("f", '{"a": 1}')])),
+    ("llama3", '<|python_tag|>{"name": "f", "parameters": {}}', ("", "", [("f", "{}")])),
+    ("llama3", '{"other": 1}', ("", '{"other": 1}', [])),
+    ("llama3", "plain", ("", "plain", [])),
+    (
+        "mistral",
+        'Ok.[TOOL_CALLS] [{"name": "f", "arguments": {"a": 1}}, {"name": "g", "arguments": {}}]',
+        ("", "Ok.", [("f", '{"a": 1}'), ("g", "{}")]),
+    ),
+    (
+        "mistral",
+        '[THINK]hm[/THINK][TOOL_CALLS]f[ARGS]{"a": 1}[TOOL_CALLS]g[ARGS]{}',
+        ("hm", "", [("f", '{"a": 1}'), ("g", "{}")]),
+    ),
+    (
+        "harmony",
+        "<|channel|>analysis<|message|>Think.<|end|><|start|>assistant<|channel|>commentary "
+        'to=functions.get_weather <|constrain|>json<|message|>{"city":"Paris"}<|call|>',
+        ("Think.", "", [("get_weather", '{"city":"Paris"}')]),
+    ),
+    (
+        "harmony",
+        "<|channel|>analysis<|message|>T<|end|><|start|>assistant<|channel|>final<|message|>Hi!",
+        ("T", "Hi!", []),
+    ),
+    (
+        "gemma",
+        "<start_function_call>call:get_weather{city:<escape>Paris, {x}<escape>,days:2}"
+        "<end_function_call>",
+        ("", "", [("get_weather", '{"city": "Paris, {x}", "days": 2}')]),
+    ),
+    ("gemma", "<start_function_call>what?", ("", "<start_function_call>what?", [])),
+    (
+        "deepseek",
+        f'<think>a</think>Hi.{_ds("tool calls begin")}{DS_CALL}{{"city": "P"}}{DS_END}'
+        f"{DS_CALL}{{}}{DS_END}{_ds('tool calls end')}",
+        ("a", "Hi.", [("get_weather", '{"city": "P"}'), ("get_weather", "{}")]),
+    ),
+    (
+        "deepseek",
+        f'{_ds("tool calls begin")}{DS_OLD}{{"city": "P"}}\n```{DS_END}{_ds("tool calls end")}',
+        ("", "", [("get_weather", '{"city": "P"}')]),
+    ),
+    ("none", "<think>a</think>\n\nb<tool_call>", ("a", "b<tool_call>", [])),
+]
+
+
+def merged(events: Iterable[Event]) -> Answer:
+    reasoning, content = "", ""
+    calls: list[tuple[str, str]] = []
+    for event in events:
+        match event:
+            case ReasoningDelta(text):
+                reasoning += text
+            case ContentDelta(text):
+                content += text
+            case CallStart(index, name):
+                assert index == len(calls)
+                calls.append((name, ""))
+            case CallArguments(index, text):
+                assert index == len(calls) - 1
+                calls[index] = (calls[index][0], calls[index][1] + text)
+    return reasoning, content, calls
+
+
+def parsed(name: str, pieces: Iterable[str], **settings: bool) -> Answer:
+    wanted = {"reasoning": True, "opened": False, "calls": True} | settings
+    parser = FORMATS[name].parser([WEATHER], **wanted)
+    events = [event for piece in pieces for event in parser.feed(piece)]
+    return merged(events + parser.finish())
+
+
+@pytest.mark.parametrize(("name", "text", "expected"), CASES)
+def test_an_answer_is_taken_apart_the_same_for_any_cut(
+    name: str, text: str, expected: Answer
+) -> None:
+    """Case G9."""
+    assert parsed(name, [text]) == expected
+    for width in range(1, 8):
+        pieces = [text[at : at + width] for at in range(0, len(text), width)]
+        assert parsed(name, pieces) == expected, width
+    for at in range(len(text)):
+        assert parsed(name, [text[:at], text[at:]]) == expected, at
+
+
+FRAGMENTS = st.sampled_from(
+    ["<think>", "</think>", "<tool_call>", "</tool_call>", '{"name": "f", "arguments": ', "{}", "}",
+     "a", " ", "\n", "<", '"', "[TOOL_CALLS]", "[ARGS]", "f", "<function=f>", "</function>",
+     "<parameter=city>", "</parameter>", "<|channel|>", "<|message|>", "final", "analysis", "[",
+     "]",      DS_CALL, DS_END, "<start_function_call>", "call:f{}", "<end_function_call>", "é"]
+)  # fmt: skip
+
+
+@settings(max_examples=400, deadline=None)
+@given(
+    name=st.sampled_from(sorted(FORMATS)),
+    fragments=st.lists(FRAGMENTS, max_size=14),
+    cuts=st.lists(st.integers(1, 9), max_size=30),
+    opened=st.booleans(),
+    reasoning=st.booleans(),
+)
+def test_any_text_is_taken_apart_the_same_for_any_cut(
+    name: str, fragments: list[str], cuts: list[int], opened: bool, reasoning: bool
+) -> None:
+    text = "".join(fragments)
+    pieces, at = [], 0
+    for cut in cuts:
+        pieces.append(text[at : at + cut])
+        at += cut
+    pieces.append(text[at:])
+    options = {"opened": opened, "reasoning": reasoning}
+    assert parsed(name, pieces, **options) == parsed(name, [text], **options)
+
+
+@pytest.mark.parametrize("name", sorted(FORMATS))
+def test_without_calls_and_reasoning_a_text_without_markup_is_content(name: str) -> None:
+    text = 'A text with {"name": 1} and <b>.\n'
+    assert parsed(name, [text], reasoning=False, calls=False) == ("", text, [])
+
+
+def test_tags_stay_where_reasoning_is_not_told_apart() -> None:
+    text = "<think>a</think>b"
+    assert parsed("hermes", [text], reasoning=False) == ("", text, [])
+
+
+def test_reasoning_that_the_prompt_has_begun() -> None:
+    assert parsed("hermes", ["a</think>\n\nb"], opened=True) == ("a", "b", [])
+    tags = FORMATS["hermes"].reasoning
+    assert opens_reasoning("...assistant\n<think>\n", tags)
+    assert not opens_reasoning("...assistant\n<think>\n\n</think>\n\n", tags)
+
+
+@pytest.mark.parametrize(
+    ("marker", "name"),
+    [
+        ("{{ '<tool_call>' }}", "hermes"),
+        ("<tool_call>\n<function=example>", "qwen3-coder"),
+        ("<|python_tag|>", "llama3"),
+        ("[TOOL_CALLS]", "mistral"),
+        ("<|channel|>", "harmony"),
+        ("<start_function_call>", "gemma"),
+        (DS_CALL, "deepseek"),
+        ("plain", "none"),
+        (None, "none"),
+    ],
+)
+def test_a_template_tells_its_format(marker: str | None, name: str) -> None:
+    assert detect_format(marker).name == name
+
+
+def test_streamed_arguments_begin_before_the_call_has_ended() -> None:
+    parser = FORMATS["hermes"].parser([WEATHER], reasoning=True, opened=False, calls=True)
+    events = parser.feed('<tool_call>{"name": "get_weather", "arguments": {"city": "Par')
+    assert merged(events) == ("", "", [("get_weather", '{"city": "Par')])
+    assert json.loads('{"city": "Par' + 'is"}') == {"city": "Paris"}
