@@ -119,7 +119,7 @@ def test_the_openai_client_gets_the_same_completion_whole_and_streamed(
 
 def test_the_openai_client_sees_what_is_wrong(client: openai.OpenAI) -> None:
     with pytest.raises(openai.BadRequestError) as refused:
-        client.chat.completions.create(model="any", messages=user("Hi"), n=2)
+        client.chat.completions.create(model="any", messages=user("Hi"), n=200)
     assert refused.value.param == "n"
     with pytest.raises(openai.BadRequestError, match=f"{CONTEXT}"):
         client.completions.create(model="any", prompt="word " * 3000)
@@ -195,9 +195,10 @@ def test_a_client_that_hangs_up_ends_its_generation(http_client: httpx.Client) -
         {"max_tokens": -7},
         {"messages": []},
         {"messages": user("word " * 3000)},
-        {"logprobs": True},
-        {"response_format": {"type": "json_object"}},
-        {"tools": [{"type": "function", "function": {"name": "f"}}]},
+        {"top_logprobs": 500, "logprobs": True},
+        {"response_format": {"type": "json_schema", "json_schema": {"schema": {"type": 5}}}},
+        {"tools": [{"type": "function", "function": {"name": "f f"}}]},
+        {"tool_choice": "required"},
     ],
     ids=lambda field: str(field)[:40],
 )

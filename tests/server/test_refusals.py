@@ -127,31 +127,11 @@ def test_a_prompt_longer_than_the_context_is_refused_with_both_numbers(server: R
 
 
 UNSUPPORTED = [
-    ("n", 2),
-    ("n", 0),
-    ("best_of", 3),
-    ("echo", True),
     ("suffix", "end"),
-    ("logprobs", True),
-    ("logprobs", 0),
-    ("top_logprobs", 2),
-    ("n_probs", 3),
-    ("logit_bias", {"5": 10}),
-    ("frequency_penalty", 0.5),
-    ("presence_penalty", -1),
-    ("repeat_penalty", 1.1),
-    ("response_format", {"type": "json_object"}),
-    ("response_format", {"type": "json_schema", "json_schema": {}}),
-    ("grammar", 'root ::= "a"'),
-    ("json_schema", {"type": "object"}),
-    ("tools", [{"type": "function", "function": {"name": "f"}}]),
-    ("tool_choice", "required"),
     ("modalities", ["text", "audio"]),
-    ("ignore_eos", True),
-    ("min_tokens", 5),
-    ("mirostat", 2),
-    ("xtc_probability", 0.5),
-    ("dry_multiplier", 0.8),
+    ("continue_final_message", True),
+    ("functions", [{"name": "f"}]),
+    ("prompt_logprobs", 1),
 ]
 
 

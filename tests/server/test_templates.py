@@ -39,14 +39,14 @@ class Templated(SimulatedRuntime):
 def prompt_of(server: Running, **body: Any) -> str:
     """The text that the template made of a request."""
     seen: list[int] = []
-    submit = server.thread.submit
+    submit = server.thread.submit_group
 
-    def watch(request: Any, listener: Any) -> Any:
-        seen.extend(request.prompt)
-        return submit(request, listener)
+    def watch(requests: Any, listeners: Any) -> Any:
+        seen.extend(requests[0].prompt)
+        return submit(requests, listeners)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(server.thread, "submit", watch)
+        patch.setattr(server.thread, "submit_group", watch)
         server.answer("chat/completions", max_tokens=1, **body)
     return b"".join(map(server.engine.runtime.tokenizer.piece, seen)).decode()
 

@@ -40,6 +40,7 @@ class ChatTemplate:
         eos_text: text of the EOS token, which they know as `eos_token`.
 
     Attributes:
+        source: as given.
         variables: the names that the template looks up, so what it can be told at all.
 
     Raises:
@@ -59,6 +60,7 @@ class ChatTemplate:
         except (SyntaxError, RecursionError, ValueError) as error:
             # Jinja2 turns a template into Python, which may refuse what came of it.
             raise ChatTemplateError(f"the model's chat template can't be used: {error}") from error
+        self.source = source
         self._tokens = {"bos_token": bos_text, "eos_token": eos_text}
         self._knows_developer = "developer" in source
         self._wants_parts = self._reads_only_parts()

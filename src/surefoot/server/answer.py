@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import logging
+import math
 from dataclasses import dataclass
 from functools import partial
 
@@ -34,7 +35,7 @@ class Answer:
         order: what to generate.
 
     Attributes:
-        generations: one for each of the order's requests.
+        generations: one for each of the order's requests, group by group.
         running: how many of them there is more to hear of.
 
     Raises:
@@ -47,9 +48,12 @@ class Answer:
         self._loop = asyncio.get_running_loop()
         self._queue: asyncio.Queue[News] = asyncio.Queue()
         self.generations: list[Generation] = []
+        self._order = order
         try:
-            for index, request in enumerate(order.requests):
-                self.generations.append(engine.submit(request, partial(self._hear, index)))
+            for group in order.groups:
+                first = len(self.generations)
+                listeners = [partial(self._hear, first + i) for i in range(len(group))]
+                self.generations += engine.submit_group(group, listeners)
         except SurefootError:
             self.cancel()
             raise
@@ -107,6 +111,27 @@ class Answer:
         return finish.reason if finish is not None else "stop"
 
     @property
+    def chosen(self) -> list[int]:
+        """The generations to be given: of each prompt's the likeliest by token, in that order."""
+        size, count = len(self._order.groups[0]), self._order.choices
+        found: list[int] = []
+        for first in range(0, len(self.generations), size):
+            group = list(range(first, first + size))
+            if size > count:
+                group.sort(key=lambda index: -_likelihood(self.generations[index]))
+            found += group[:count]
+        return found
+
+    @property
     def summary(self) -> Summary:
-        """The figures of all generations together."""
-        return total([generation.summary for generation in self.generations])
+        """The figures of all generations together; each prompt is counted once."""
+        return total(
+            [generation.summary for generation in self.generations],
+            [g.summary for g in self.generations if g.group[0] is g],
+        )
+
+
+def _likelihood(generation: Generation) -> float:
+    """Mean log-probability of a generation's tokens."""
+    scores = [entry.scores.logprob for entry in generation.entries if entry.scores is not None]
+    return sum(scores) / len(scores) if scores else -math.inf

@@ -10,8 +10,10 @@ from starlette.responses import Response
 
 from surefoot import __version__
 from surefoot.chat import template_for
+from surefoot.chat.formats import FORMATS, Format, detect_format
 from surefoot.decoding import Sampling, SurefootError
 from surefoot.engine import EngineThread
+from surefoot.server.answer_settings import AnswerSettings
 from surefoot.server.chat import chat_router
 from surefoot.server.completions import completion_router
 from surefoot.server.errors import ApiError, api_error, internal
@@ -28,6 +30,7 @@ def create_app(
     defaults: Sampling | None = None,
     seed: int | None = None,
     max_tokens: int | None = None,
+    answers: AnswerSettings | None = None,
     most_bytes: int = 32 << 20,
     ping_seconds: float = 10.0,
 ) -> FastAPI:
@@ -39,6 +42,7 @@ def create_app(
         defaults: sampling parameters for what requests leave out; its seed is not used.
         seed: the seed of requests that give none; None or -1 draws one for each.
         max_tokens: most tokens of requests that set no limit; None for the rest of the context.
+        answers: how answers are made and read where requests say nothing else.
         most_bytes: largest request body.
         ping_seconds: a stream that has been silent so long sends a comment.
 
@@ -46,6 +50,7 @@ def create_app(
         ChatTemplateError: the model file's chat template is not valid.
     """
     info = engine.engine.runtime.info
+    answers = answers or AnswerSettings()
     service = Service(
         engine=engine,
         template=template_for(info.chat_template, info.bos_text, info.eos_text),
@@ -53,6 +58,11 @@ def create_app(
         defaults=defaults or Sampling(),
         seed=seed,
         max_tokens=max_tokens,
+        format=_format(answers.tool_format, info.chat_template),
+        exact=answers.exact,
+        rule=answers.rule,
+        reasoning_format=answers.reasoning_format,
+        reasoning_budget=answers.reasoning_budget,
         most_bytes=most_bytes,
         ping_seconds=ping_seconds,
     )
@@ -64,6 +74,11 @@ def create_app(
         app.include_router(make_router(service))
     _handle_errors(app)
     return app
+
+
+def _format(name: str, template: str | None) -> Format:
+    """A format by its name; that of the template for "auto"."""
+    return detect_format(template) if name == "auto" else FORMATS[name]
 
 
 def _handle_errors(app: FastAPI) -> None:

@@ -5,13 +5,14 @@ import time
 from typing import Any, Protocol
 
 from surefoot import __version__
+from surefoot.engine import Delta, Generation
 from surefoot.server.report import Report
 
 JSON = dict[str, Any]
 
 
 class Dialect(Protocol):
-    """How one endpoint writes its choices."""
+    """How one endpoint writes its choices; made for one request."""
 
     prefix: str
     """Begins its response ids."""
@@ -22,17 +23,17 @@ class Dialect(Protocol):
     chunk_object: str
     """The `object` of its streamed chunks."""
 
-    def whole(self, index: int, text: str, reason: str) -> JSON:
+    def whole(self, index: int, generation: Generation, reason: str) -> JSON:
         """A whole choice."""
 
-    def opening(self, index: int) -> JSON | None:
-        """A choice that opens a stream; None if there is nothing to say yet."""
+    def opening(self, index: int, generation: Generation) -> list[JSON]:
+        """Choices that open a stream; none if there is nothing to say yet."""
 
-    def piece(self, index: int, text: str) -> JSON:
-        """A choice with new text."""
+    def pieces(self, index: int, delta: Delta) -> list[JSON]:
+        """Choices with what is new."""
 
-    def ending(self, index: int, reason: str) -> JSON:
-        """A choice that ends."""
+    def ending(self, index: int, reason: str) -> list[JSON]:
+        """What was held back, and the choice that ends."""
 
 
 class Envelope:

@@ -1,41 +1,86 @@
 """`POST /v1/completions`."""
 
 import asyncio
+from collections.abc import Sequence as Series
 
 from fastapi import APIRouter
 from starlette.requests import Request
 from starlette.responses import Response
 
+from surefoot.constraints import ControlSpec
+from surefoot.engine import Delta, Entry, Generation
+from surefoot.server import logprobs
 from surefoot.server.body import read_body
 from surefoot.server.choices import JSON
 from surefoot.server.errors import invalid
 from surefoot.server.order import Order, known_tokens, order
 from surefoot.server.responding import respond
+from surefoot.server.rules import grammar_of
 from surefoot.server.schemas import MAX_PROMPTS, CompletionBody, body_schema
 from surefoot.server.service import Service
 
 
 class CompletionDialect:
-    """Choices of text completions, one for each prompt."""
+    """Choices of text completions, n for each prompt.
+
+    Args:
+        service: the server.
+        body: the request.
+    """
 
     prefix = "cmpl"
     whole_object = "text_completion"
     chunk_object = "text_completion"
 
-    def whole(self, index: int, text: str, reason: str) -> JSON:
-        """The text."""
-        return self._choice(index, text, reason)
+    def __init__(self, service: Service, body: CompletionBody) -> None:
+        self._piece = service.runtime.tokenizer.piece
+        self._body = body
+        self._lengths: dict[int, int] = {}
 
-    def opening(self, index: int) -> None:
-        """Nothing: a text begins with its first piece."""
+    def whole(self, index: int, generation: Generation, reason: str) -> JSON:
+        """The text, behind the prompt if that is wanted."""
+        entries, text = list(generation.entries), generation.text
+        if self._body.echo:
+            prompt = self._prompt(generation)
+            entries, text = [*generation.prompt_entries, *entries], prompt + text
+        return self._choice(index, text, reason) | self._facts(entries, 0)
 
-    def piece(self, index: int, text: str) -> JSON:
+    def opening(self, index: int, generation: Generation) -> list[JSON]:
+        """The prompt, if it is wanted; else a text begins with its first piece."""
+        self._lengths[index] = 0
+        if not self._body.echo:
+            return []
+        text = self._prompt(generation)
+        self._lengths[index] = len(text)
+        return [self._choice(index, text, None)]
+
+    def pieces(self, index: int, delta: Delta) -> list[JSON]:
         """More of the text."""
-        return self._choice(index, text, None)
+        start = self._lengths[index]
+        self._lengths[index] += len(delta.text)
+        if not delta.text and not (delta.entries and self._body.wanted_logprobs is not None):
+            return []
+        return [self._choice(index, delta.text, None) | self._facts(delta.entries, start)]
 
-    def ending(self, index: int, reason: str) -> JSON:
+    def ending(self, index: int, reason: str) -> list[JSON]:
         """The end of the text."""
-        return self._choice(index, "", reason)
+        return [self._choice(index, "", reason)]
+
+    def _prompt(self, generation: Generation) -> str:
+        tokens = generation.request.prompt
+        return b"".join(map(self._piece, tokens)).decode(errors="replace")
+
+    def _facts(self, entries: Series[Entry], start: int) -> JSON:
+        facts: JSON = {"logprobs": None}
+        if self._body.n_probs:
+            post = bool(self._body.post_sampling_probs)
+            content = logprobs.content(entries, self._piece, post_sampling=post)
+            facts["logprobs"] = {"content": content}
+        elif self._body.wanted_logprobs is not None:
+            facts["logprobs"] = logprobs.legacy(entries, self._piece, start)
+        if self._body.return_token_ids:
+            facts["token_ids"] = [entry.token for entry in entries]
+        return facts
 
     def _choice(self, index: int, text: str, reason: str | None) -> JSON:
         return {"index": index, "text": text, "logprobs": None, "finish_reason": reason}
@@ -54,7 +99,7 @@ def completion_router(service: Service) -> APIRouter:
             service,
             request,
             ordered,
-            CompletionDialect(),
+            CompletionDialect(service, body),
             stream=bool(body.stream),
             include_usage=body.include_usage,
         )
@@ -67,10 +112,24 @@ def _order(service: Service, body: CompletionBody) -> Order:
         raise invalid("prompt", "must not be empty")
     if len(body.prompts) > MAX_PROMPTS:
         raise invalid("prompt", f"at most {MAX_PROMPTS} prompts, and there are {len(body.prompts)}")
+    if body.best_of is not None and body.best_of < (body.n or 1):
+        raise invalid("best_of", f"must be at least n, which is {body.n or 1}")
+    if body.best_of is not None and body.best_of > (body.n or 1) and body.stream:
+        raise invalid("best_of", "can't be streamed: which texts are the best shows in the end")
+    grammar = grammar_of(body)
+    control, warnings = None, list[str]()
+    if grammar is not None:
+        control = ControlSpec(grammar)
+        warnings = service.controls.check(control)
     prompts = [
         service.encode(prompt)
         if isinstance(prompt, str)
         else known_tokens(service, "prompt", prompt)
         for prompt in body.prompts
     ]
-    return order(service, body, prompts)
+    score_prompt = bool(body.echo) and body.wanted_logprobs is not None
+    ordered = order(
+        service, body, prompts, control, score_prompt=score_prompt, best_of=body.best_of
+    )
+    ordered.warnings.extend(warnings)
+    return ordered

@@ -15,6 +15,7 @@ NEUTRAL: dict[str, tuple[Any, ...]] = {
     "add_generation_prompt": (True,),
     "audio": (),
     "best_of": (1,),
+    "logprobs": (False,),
     "continue_final_message": (False,),
     "echo": (False,),
     "function_call": ("none", "auto"),
@@ -34,6 +35,7 @@ nothing; null never does."""
 HARMLESS = frozenset(
     {
         "metadata",
+        "parallel_tool_calls",
         "prediction",
         "prompt_cache_key",
         "prompt_cache_retention",

@@ -11,6 +11,7 @@ import uvicorn
 
 from surefoot.decoding import Sampling
 from surefoot.engine import Engine, EngineThread
+from surefoot.server.answer_settings import AnswerSettings
 from surefoot.server.app import create_app
 from surefoot.server.listening import BACKLOG, listen, url
 
@@ -26,6 +27,7 @@ def serve(
     defaults: Sampling | None = None,
     seed: int | None = None,
     max_tokens: int | None = None,
+    answers: AnswerSettings | None = None,
     keep_alive_seconds: int = 75,
     ready: Callable[[str], None] = lambda _: None,
 ) -> None:
@@ -41,6 +43,7 @@ def serve(
         defaults: sampling parameters for what requests leave out; its seed is not used.
         seed: the seed of requests that give none; None or -1 draws one for each.
         max_tokens: most tokens of requests that set no limit; None for the rest of the context.
+        answers: how answers are made and read where requests say nothing else.
         keep_alive_seconds: how long an idle connection is kept. The default is longer than the
             60 seconds of most load balancers, which must not meet a connection just closed.
         ready: called with the server's URL once it answers.
@@ -51,7 +54,12 @@ def serve(
     """
     thread = EngineThread(engine)
     app = create_app(
-        thread, model_name=model_name, defaults=defaults, seed=seed, max_tokens=max_tokens
+        thread,
+        model_name=model_name,
+        defaults=defaults,
+        seed=seed,
+        max_tokens=max_tokens,
+        answers=answers,
     )
     listen(listener)
     config = uvicorn.Config(

@@ -1,30 +1,35 @@
 """An order: what a request's body asks of the engine, with nothing left open."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from surefoot.decoding import DraftWishes, Sampling
+from surefoot.constraints import ControlSpec
+from surefoot.decoding import DraftWishes, ScoreWish
+from surefoot.decoding.noise import SEED_LIMIT
 from surefoot.engine import Request, Summary
 from surefoot.server.errors import invalid
 from surefoot.server.foreign_fields import check_foreign_fields
 from surefoot.server.report import Report
+from surefoot.server.sampling import sampling_of, wish_of
 from surefoot.server.schemas import LONGEST_STOP, MAX_STOPS, GenerationBody
 from surefoot.server.service import Service
 
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """Requests for the engine, one for each prompt, and what their report will say.
+    """Requests for the engine, and what their report will say.
 
     Attributes:
-        requests: at least one, all with the same parameters.
+        groups: for each prompt its requests, which differ in their seeds alone.
+        choices: how many of a group's texts are given, the likeliest by token.
         drafter: who drafts; None if there is nobody.
         max_draft: most draft tokens a round.
         speculation_off: why there will be no drafts; None if there may be.
         warnings: what of the body is not honoured.
     """
 
-    requests: list[Request]
+    groups: list[list[Request]]
+    choices: int
     drafter: str | None
     max_draft: int
     speculation_off: str | None
@@ -32,14 +37,38 @@ class Order:
 
     def report(self, summary: Summary) -> Report:
         """The report on its generations, given their figures."""
-        seed = self.requests[0].sampling.seed
+        first = self.groups[0][0]
         return Report(
-            summary, seed, self.drafter, self.max_draft, self.speculation_off, self.warnings
+            summary,
+            first.sampling.seed,
+            self.drafter,
+            self.max_draft,
+            self.speculation_off,
+            self.warnings,
+            first.rule,
         )
 
 
-def order(service: Service, body: GenerationBody, prompts: Iterable[list[int]]) -> Order:
+def order(
+    service: Service,
+    body: GenerationBody,
+    prompts: Iterable[list[int]],
+    control: ControlSpec | None = None,
+    markup: frozenset[int] = frozenset(),
+    *,
+    score_prompt: bool = False,
+    best_of: int | None = None,
+) -> Order:
     """Make an order of a body and its prompts in tokens.
+
+    Args:
+        service: the server.
+        body: the request.
+        prompts: at least one.
+        control: the rules for the text, which have been checked.
+        markup: special tokens whose text is shown.
+        score_prompt: whether log-probabilities of the prompt are wanted, too.
+        best_of: of so many texts the likeliest are given; None for no more than n.
 
     Raises:
         ApiError: a field is out of range or asks for something that is not supported.
@@ -51,25 +80,41 @@ def order(service: Service, body: GenerationBody, prompts: Iterable[list[int]]) 
     most_drafts = service.engine.engine.max_draft
     if body.max_draft is not None and body.max_draft > most_drafts > 0:
         warnings.append(f"speculative.n_max: {body.max_draft} is above the server's {most_drafts}")
-    sampling = _sampling(service, body)
-    max_tokens = _max_tokens(service, body)
-    stops = _stops(body)
-    stop_tokens = frozenset(known_tokens(service, "stop_token_ids", body.stop_token_ids or []))
-    requests = [
-        Request(
-            prompt=tuple(prompt),
-            sampling=sampling,
-            max_tokens=max_tokens,
-            stops=stops,
-            stop_tokens=stop_tokens,
-            max_draft=body.max_draft,
-            wishes=_wishes(service, body),
-        )
+    sampling = sampling_of(service, body)
+    choices = body.n or 1
+    count = best_of or choices
+    wish = wish_of(body)
+    if count > choices and wish is None:
+        wish = ScoreWish()
+    first = Request(
+        prompt=(0,),
+        sampling=sampling,
+        max_tokens=_max_tokens(service, body),
+        stops=_stops(body),
+        stop_tokens=frozenset(known_tokens(service, "stop_token_ids", body.stop_token_ids or [])),
+        max_draft=body.max_draft,
+        wishes=_wishes(service, body),
+        exact=body.exact or service.exact,
+        rule=body.verify or service.rule,
+        control=control,
+        wish=wish,
+        score_prompt=score_prompt,
+        markup=markup,
+    )
+    groups = [
+        [
+            replace(
+                first,
+                prompt=tuple(prompt),
+                sampling=replace(sampling, seed=(sampling.seed + number) % SEED_LIMIT),
+            )
+            for number in range(count)
+        ]
         for prompt in prompts
     ]
     off = service.speculation_off(body.max_draft)
     max_draft = most_drafts if body.max_draft is None else min(body.max_draft, most_drafts)
-    return Order(requests, service.drafter, max_draft, off, warnings)
+    return Order(groups, choices, service.drafter, max_draft, off, warnings)
 
 
 def known_tokens(service: Service, field: str, tokens: list[int]) -> list[int]:
@@ -98,18 +143,6 @@ def _wishes(service: Service, body: GenerationBody) -> DraftWishes:
             "speculative.types", f"{', '.join(unknown)}: not running here; there is {there}"
         )
     return body.wishes
-
-
-def _sampling(service: Service, body: GenerationBody) -> Sampling:
-    default = service.defaults
-    top_k = 0 if body.top_k == -1 else body.top_k  # -1 is off for clients of vLLM
-    return Sampling(
-        seed=service.seed_for(body.seed),
-        temperature=default.temperature if body.temperature is None else body.temperature,
-        top_k=default.top_k if top_k is None else top_k,
-        top_p=default.top_p if body.top_p is None else body.top_p,
-        min_p=default.min_p if body.min_p is None else body.min_p,
-    )
 
 
 def _max_tokens(service: Service, body: GenerationBody) -> int | None:

@@ -10,12 +10,18 @@ from surefoot.decoding.counts import DrafterCounts
 from surefoot.engine import Summary
 
 
-def total(summaries: Sequence[Summary]) -> Summary:
-    """The figures of several generations taken together."""
+def total(summaries: Sequence[Summary], leading: Sequence[Summary] | None = None) -> Summary:
+    """The figures of several generations taken together.
+
+    Args:
+        summaries: theirs.
+        leading: those of the first generation of each prompt, which is counted once; None for all.
+    """
     counts = [summary.counts for summary in summaries]
+    prompts = summaries if leading is None else leading
     return Summary(
-        prompt_tokens=sum(s.prompt_tokens for s in summaries),
-        cached_tokens=sum(s.cached_tokens for s in summaries),
+        prompt_tokens=sum(s.prompt_tokens for s in prompts),
+        cached_tokens=sum(s.cached_tokens for s in prompts),
         generated_tokens=sum(s.generated_tokens for s in summaries),
         prefilled_tokens=sum(s.prefilled_tokens for s in summaries),
         passes=sum(s.passes for s in summaries),
@@ -34,6 +40,8 @@ def total(summaries: Sequence[Summary]) -> Summary:
             drafter_errors=sum(c.drafter_errors for c in counts),
             near_tie_positions=[at for c in counts for at in c.near_tie_positions],
         ),
+        reasoning_tokens=sum(s.reasoning_tokens for s in summaries),
+        exact=summaries[0].exact,
         synthetic=any(s.synthetic for s in summaries),
     )
 
@@ -65,6 +73,7 @@ class Report:
         max_draft: most draft tokens a round that it might have.
         speculation_off: why nothing was drafted, in words; None if speculation was on.
         warnings: what of the request was not honoured.
+        rule: how drafts were verified.
     """
 
     summary: Summary
@@ -73,6 +82,7 @@ class Report:
     max_draft: int = 0
     speculation_off: str | None = None
     warnings: list[str] = field(default_factory=list)
+    rule: str = "coupled"
 
     @property
     def usage(self) -> dict[str, Any]:
@@ -84,6 +94,7 @@ class Report:
             "total_tokens": summary.prompt_tokens + summary.generated_tokens,
             "prompt_tokens_details": {"cached_tokens": summary.cached_tokens},
             "completion_tokens_details": {
+                "reasoning_tokens": summary.reasoning_tokens,
                 "accepted_prediction_tokens": counts.accepted,
                 "rejected_prediction_tokens": counts.drafted - counts.accepted,
             },
@@ -133,6 +144,8 @@ class Report:
         summary, counts = self.summary, self.summary.counts
         return {
             "seed": self.seed,
+            "exact": summary.exact,
+            "verify": self.rule,
             **self.speculation,
             "rounds": counts.rounds,
             "passes": summary.passes,

@@ -60,8 +60,8 @@ async def respond(
     finally:
         answer.cancel()
     choices = [
-        dialect.whole(index, generation.text, answer.reason(index))
-        for index, generation in enumerate(answer.generations)
+        dialect.whole(number, answer.generations[index], answer.reason(index))
+        for number, index in enumerate(answer.chosen)
     ]
     return JsonResponse(envelope.response(choices, order.report(answer.summary)))
 

@@ -309,7 +309,9 @@ class ChatBody(GenerationBody):
 class CompletionBody(GenerationBody):
     """Body of `POST /v1/completions`."""
 
-    logprobs: int | None = Field(None, ge=0)
+    logprobs: Annotated[
+        bool | int | None, must_be("a whole number of other tokens to tell with each, 0 or more")
+    ] = None
     echo: bool | None = Field(None, description="Give the prompt back in front of the text.")
     best_of: int | None = Field(
         None, ge=1, description="So many texts are made; the n likeliest by token are given."
@@ -322,7 +324,9 @@ class CompletionBody(GenerationBody):
 
     @property
     def wanted_logprobs(self) -> int | None:
-        """As `GenerationBody`."""
+        """As `GenerationBody`; true stands for no others."""
+        if isinstance(self.logprobs, bool):
+            return self.n_probs or (0 if self.logprobs else None)
         return self.n_probs or self.logprobs
 
     @property

@@ -5,8 +5,10 @@ import time
 from dataclasses import dataclass, field
 
 from surefoot.chat import ChatTemplate
-from surefoot.decoding import Sampling
-from surefoot.engine import EngineThread
+from surefoot.chat.formats import Format
+from surefoot.constraints import Controls
+from surefoot.decoding import RuleName, Sampling
+from surefoot.engine import EngineThread, Exactness
 from surefoot.runtime.base import Runtime
 
 
@@ -21,6 +23,11 @@ class Service:
         defaults: sampling parameters for what a request leaves out; the seed is not used.
         seed: the seed of requests that give none; None draws one for each.
         max_tokens: most tokens of requests that set no limit; None for the rest of the context.
+        format: how the model writes reasoning and tool calls.
+        exact: the level of exactness of requests that choose none.
+        rule: how drafts are verified where requests choose nothing.
+        reasoning_format: "none" leaves reasoning in the content.
+        reasoning_budget: most tokens of reasoning; -1 for no limit.
         most_bytes: largest request body.
         ping_seconds: a stream that has been silent so long sends a comment.
         started: when, in Unix time.
@@ -32,6 +39,11 @@ class Service:
     defaults: Sampling
     seed: int | None
     max_tokens: int | None
+    format: Format
+    exact: Exactness
+    rule: RuleName
+    reasoning_format: str
+    reasoning_budget: int
     most_bytes: int
     ping_seconds: float
     started: int = field(default_factory=lambda: int(time.time()))
@@ -40,6 +52,34 @@ class Service:
     def runtime(self) -> Runtime:
         """The loaded model."""
         return self.engine.engine.runtime
+
+    @property
+    def controls(self) -> Controls:
+        """Makes controls for the model's vocabulary.
+
+        Raises:
+            TokenizerMissingError: the model file has no tokenizer.
+        """
+        return self.engine.engine.controls
+
+    def special_token(self, text: str) -> int | None:
+        """The id of a special token by its text; None if the vocabulary has none like that."""
+        tokenizer = self.runtime.tokenizer
+        tokens = tokenizer.encode(text, special=True)
+        single = len(tokens) == 1 and not tokenizer.piece(tokens[0])
+        return tokens[0] if single and tokenizer.text_of(tokens[0]) == text else None
+
+    @property
+    def markup(self) -> frozenset[int]:
+        """The special tokens whose text the format's parser has to see."""
+        found = (self.special_token(text) for text in self.format.markup)
+        return frozenset(token for token in found if token is not None)
+
+    @property
+    def thinks(self) -> bool:
+        """Whether the model may reason, going by its chat template."""
+        tags = self.format.reasoning
+        return tags is not None and tags.end in self.template.source
 
     def encode(self, text: str) -> list[int]:
         """A prompt in tokens, with what the model wants around it unless it is there already.

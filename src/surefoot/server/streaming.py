@@ -75,23 +75,25 @@ async def events(
     """
     nothing: JSON = {"usage": None} if include_usage else {}
     try:
-        for index in range(len(answer.generations)):
-            if (choice := dialect.opening(index)) is not None:
+        for index, generation in enumerate(answer.generations):
+            for choice in dialect.opening(index, generation):
                 yield event(envelope.chunk([choice]) | nothing)
         while answer.running:
             news = await answer.news(patience=ping_seconds)
             if news is None:
                 yield PING
                 continue
-            if text := news.delta.text:
-                yield event(envelope.chunk([dialect.piece(news.index, text)]) | nothing)
+            for choice in dialect.pieces(news.index, news.delta):
+                yield event(envelope.chunk([choice]) | nothing)
             if news.delta.state.over:
-                choice = dialect.ending(news.index, answer.reason(news.index))
+                *held, last = dialect.ending(news.index, answer.reason(news.index))
+                for choice in held:
+                    yield event(envelope.chunk([choice]) | nothing)
                 figures: JSON = {}
                 if not answer.running:
                     report = order.report(answer.summary)
                     figures = {"timings": report.timings, "surefoot": report.details}
-                yield event(envelope.chunk([choice]) | nothing | figures)
+                yield event(envelope.chunk([last]) | nothing | figures)
         if include_usage:
             usage = order.report(answer.summary).usage
             yield event(envelope.chunk([]) | {"usage": usage})

@@ -55,6 +55,7 @@ class TaggedParser:
         self._index = -1
         self._fresh = True  # nothing but blanks has been said since the last tag
         self._blanks = ""
+        self._behind_tag = self._inside
         self._said = False
         self._lead = ""  # what may become a call that begins without a tag
 
@@ -113,7 +114,7 @@ class TaggedParser:
         return tags
 
     def _pass_tag(self, tag: str, events: list[Event]) -> None:
-        self._fresh = True
+        self._fresh = self._behind_tag = True
         if self._reasoning is not None and tag == self._reasoning.start:
             self._inside, self._blanks = True, ""
         elif self._inside:
@@ -130,8 +131,7 @@ class TaggedParser:
                 self._blanks = text
                 return
             self._fresh, self._blanks = False, ""
-            behind_something = self._inside or self._index >= 0 or self._reasoning is not None
-            text = stripped if behind_something else text
+            text = stripped if self._behind_tag else text
         if self._inside:
             events.append(ReasoningDelta(text))
         else:
@@ -158,7 +158,7 @@ class TaggedParser:
                 self._raw += char
                 continue
             self._reader = None
-            self._fresh = True
+            self._fresh = self._behind_tag = True
             if progress is Progress.DONE:
                 return text[at + 1 :]
             if not self._begun:
