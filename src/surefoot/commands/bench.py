@@ -23,6 +23,7 @@ from surefoot.bench.prompts import PROMPTS, Prompt
 from surefoot.commands import options as shared
 from surefoot.commands.plan import EnginePlan
 from surefoot.commands.run import as_chat_tokens
+from surefoot.commands.sampling_options import add_sampling_arguments
 from surefoot.decoding import InvalidParameterError
 from surefoot.drafting.options import add_speculation_arguments
 from surefoot.runtime.libllama import load
@@ -54,7 +55,7 @@ def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]"
         help="measure surefoot's own time per round and the cost of a roll-back, and no prompts",
     )
     shared.add_model_arguments(parser)
-    shared.add_sampling_arguments(parser)
+    add_sampling_arguments(parser)
     parser.set_defaults(temp=0.0, seed=1)
     add_speculation_arguments(parser)
     parser.add_argument("--json", action="store_true", help="print one JSON object, nothing else")

@@ -1,8 +1,9 @@
 """Lanes beside the main one: the same weights again, with a memory and a drafter of their own."""
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
+from typing import Any
 
 from surefoot.commands.speculation import Drafting
 from surefoot.decoding import SurefootError, Widths
@@ -41,6 +42,22 @@ class Lanes:
     def widths(self) -> Widths | None:
         """The width class for strict decoding; None if it can't be done."""
         return None if self.refusal or self.report is None else self.report.widths
+
+    def describe(self) -> Mapping[str, Any]:
+        """What is known of width classes; see `LaneOpener`."""
+        if self.report is None:
+            return {"strict": None, "refusal": self.refusal}
+        report = self.report
+        return {
+            "strict": None if self.widths is None else str(self.widths),
+            "refusal": self.refusal or None,
+            "classes": [str(widths) for widths in report.classes],
+            "plain_cost": round(report.plain_cost, 3),
+            "prefill_cost": round(report.prefill_cost, 3),
+            "median_noise": report.median_noise,
+            "top_choices_flipped": report.flips,
+            "positions": report.positions,
+        }
 
     def open(self, widths: Widths | None, *, drafts: bool) -> LaneParts:
         """Open a runtime with one slot, and with a drafter if it needs one.

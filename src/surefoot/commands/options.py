@@ -2,19 +2,17 @@
 
 import argparse
 import logging
-import secrets
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 from surefoot import models
+from surefoot.commands.sampling_options import OPTION_NAMES, sampling_of
 from surefoot.decoding import InvalidParameterError, Sampling
 from surefoot.runtime.libllama import LoadSettings
 
-DEFAULTS = Sampling()
-
 _NAMES = {
-    "temperature": "temp",
+    **OPTION_NAMES,
     "context_length": "ctx-size",
     "micro_batch_size": "ubatch-size",
     "slots": "parallel",
@@ -127,64 +125,14 @@ def load_settings(
         )
 
 
-def add_sampling_arguments(parser: argparse.ArgumentParser, *, seed: bool = True) -> None:
-    """Add the sampling parameters."""
-    group = parser.add_argument_group("sampling")
-    if seed:
-        group.add_argument(
-            "-s",
-            "--seed",
-            type=int,
-            default=-1,
-            metavar="N",
-            help="the same seed gives the same text (default: -1, a new one each time)",
-        )
-    group.add_argument(
-        "--temp",
-        "--temperature",
-        type=float,
-        default=DEFAULTS.temperature,
-        metavar="T",
-        help="0 takes the most likely token (default: %(default)s)",
-    )
-    group.add_argument(
-        "--top-k",
-        type=int,
-        default=DEFAULTS.top_k,
-        metavar="N",
-        help="keep the N most likely tokens; 0 keeps all (default: %(default)s)",
-    )
-    group.add_argument(
-        "--top-p",
-        type=float,
-        default=DEFAULTS.top_p,
-        metavar="P",
-        help="keep the smallest set of tokens with this mass; 1 keeps all (default: %(default)s)",
-    )
-    group.add_argument(
-        "--min-p",
-        type=float,
-        default=DEFAULTS.min_p,
-        metavar="P",
-        help="drop tokens below this share of the most likely one (default: %(default)s)",
-    )
-
-
 def sampling(options: argparse.Namespace) -> Sampling:
     """The sampling parameters that the options ask for.
 
     Raises:
         InvalidParameterError: a value is outside its range.
     """
-    seed = getattr(options, "seed", -1)
     with _as_options():
-        return Sampling(
-            seed=secrets.randbits(32) if seed == -1 else seed,
-            temperature=options.temp,
-            top_k=options.top_k,
-            top_p=options.top_p,
-            min_p=options.min_p,
-        )
+        return sampling_of(options)
 
 
 def add_logging_arguments(parser: argparse.ArgumentParser, verbose_help: str) -> None:

@@ -17,6 +17,8 @@ from rich.table import Table
 from surefoot.chat.template import ChatTemplate
 from surefoot.commands import options as shared
 from surefoot.commands.plan import EnginePlan
+from surefoot.commands.sampling_options import add_exactness_arguments, add_sampling_arguments
+from surefoot.constraints import ControlSpec, Grammar
 from surefoot.decoding import InvalidParameterError, SurefootError
 from surefoot.drafting.options import add_speculation_arguments
 from surefoot.engine import Delta, Engine, Generation, GenerationState, Request
@@ -55,7 +57,12 @@ def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]"
         help="most tokens to generate (default: -1, to the end of the context)",
     )
     shared.add_model_arguments(parser)
-    shared.add_sampling_arguments(parser)
+    add_sampling_arguments(parser)
+    add_exactness_arguments(parser)
+    form = parser.add_argument_group("form").add_mutually_exclusive_group()
+    form.add_argument("-j", "--json-schema", metavar="SCHEMA", help="the text is JSON like that")
+    form.add_argument("--grammar", metavar="TEXT", help="GBNF, or Lark if it begins so")
+    form.add_argument("--grammar-file", type=Path, metavar="FILE", help="the same from a file")
     add_speculation_arguments(parser)
     parser.add_argument("--json", action="store_true", help="print one JSON object, nothing else")
     shared.add_logging_arguments(parser, "colour accepted draft tokens; twice: log, too")
@@ -66,6 +73,7 @@ def run(options: argparse.Namespace) -> int:
     shared.set_up_logging(options)
     prompt = read_prompt(options)
     sampling = shared.sampling(options)
+    control = _control(options)
     plan = EnginePlan.of(options, slots=1)
     if options.n_predict < 1 and options.n_predict != -1:
         raise InvalidParameterError("-n", "must be at least 1, or -1 for no limit")
@@ -74,12 +82,30 @@ def run(options: argparse.Namespace) -> int:
             prompt=tuple(tokenize(engine.runtime, prompt, options)),
             sampling=sampling,
             max_tokens=None if options.n_predict == -1 else options.n_predict,
+            exact=options.exact,
+            rule=options.verify,
+            control=control,
         )
         generation = generate(engine, request, Printer(options))
         report(options, engine, generation)
     if generation.error is not None:
         raise GenerationFailedError(f"generation stopped: {generation.error}")
     return 130 if generation.state is GenerationState.CANCELLED else 0
+
+
+def _control(options: argparse.Namespace) -> ControlSpec | None:
+    """The rules for the text that the options ask for."""
+    if options.json_schema is not None:
+        return ControlSpec(Grammar("json_schema", options.json_schema))
+    source = options.grammar
+    if options.grammar_file is not None:
+        try:
+            source = options.grammar_file.read_text()
+        except (OSError, UnicodeDecodeError) as error:
+            raise InvalidParameterError(
+                "--grammar-file", f"{options.grammar_file} can't be read: {error}"
+            ) from error
+    return None if source is None else ControlSpec(Grammar("gbnf", source))
 
 
 def read_prompt(options: argparse.Namespace) -> str:

@@ -4,13 +4,15 @@ import argparse
 import sys
 from pathlib import Path
 
+from surefoot.chat.formats import FORMATS
 from surefoot.commands import options as shared
 from surefoot.commands.plan import EnginePlan
+from surefoot.commands.sampling_options import add_exactness_arguments, add_sampling_arguments
 from surefoot.decoding import InvalidParameterError
 from surefoot.drafting.options import add_speculation_arguments
 from surefoot.engine import Engine
 from surefoot.runtime.base import Runtime
-from surefoot.server import bind, serve
+from surefoot.server import AnswerSettings, bind, serve
 
 
 def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
@@ -45,7 +47,35 @@ def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]"
         help="most tokens for requests that set no limit (default: -1, to the end of the context)",
     )
     shared.add_model_arguments(parser)
-    shared.add_sampling_arguments(parser)
+    add_sampling_arguments(parser)
+    add_exactness_arguments(parser)
+    answers = parser.add_argument_group("answers")
+    answers.add_argument(
+        "--tool-format",
+        choices=["auto", *sorted(FORMATS)],
+        default="auto",
+        help="how the model writes tool calls (default: auto, as its chat template tells)",
+    )
+    answers.add_argument(
+        "--reasoning-format",
+        choices=["auto", "none", "deepseek"],
+        default="auto",
+        help="none leaves reasoning in the content; else it is told apart as reasoning_content",
+    )
+    answers.add_argument(
+        "--reasoning-budget",
+        type=int,
+        default=-1,
+        metavar="N",
+        help="most tokens of reasoning; 0 for none, -1 for no limit (default: -1)",
+    )
+    answers.add_argument(
+        "--self-check",
+        type=float,
+        default=0.0,
+        metavar="P",
+        help="score this share of the answers again without speculation, when idle (default: 0)",
+    )
     add_speculation_arguments(parser)
     shared.add_logging_arguments(parser, "log what is done; twice: libllama's log, too")
 
@@ -59,15 +89,34 @@ def run(options: argparse.Namespace) -> int:
         raise InvalidParameterError("--alias", "must be printable text")
     if options.n_predict < 1 and options.n_predict != -1:
         raise InvalidParameterError("-n", "must be at least 1, or -1 for no limit")
+    if options.reasoning_budget < -1:
+        raise InvalidParameterError("--reasoning-budget", "must be -1 (no limit) or more")
+    if not 0 <= options.self_check <= 1:
+        raise InvalidParameterError("--self-check", "must be a share from 0 to 1")
+    if options.exact == "strict" and options.verify == "rejection":
+        raise InvalidParameterError(
+            "--verify",
+            "must be coupled with --exact strict: with rejection the text hangs on the drafts",
+        )
+    answers = AnswerSettings(
+        exact=options.exact,
+        rule=options.verify,
+        tool_format=options.tool_format,
+        reasoning_format=options.reasoning_format,
+        reasoning_budget=options.reasoning_budget,
+    )
     with bind(options.host, options.port) as listener:
         print(f"surefoot: loading {options.model.name}", file=sys.stderr)
         with plan.open() as engine:
+            if options.exact == "strict":
+                engine.check_strict()
             serve(
                 engine,
                 listener,
                 model_name=options.alias or _model_name(engine.runtime, options.model),
                 defaults=defaults,
                 seed=options.seed,
+                answers=answers,
                 max_tokens=None if options.n_predict == -1 else options.n_predict,
                 ready=lambda url: print(_welcome(url, engine), file=sys.stderr, flush=True),
             )
@@ -90,5 +139,16 @@ def _welcome(url: str, engine: Engine) -> str:
         f"surefoot: {runtime.info.name} ({runtime.info.architecture}, {runtime.info.memory}), "
         f"{runtime.slots} slots of {runtime.context_length} tokens\n"
         f"surefoot: drafter {drafter}, rejected drafts undone by {runtime.rollback.kind}\n"
+        f"surefoot: strict decoding {_strict(engine)}\n"
         f"surefoot: listening on {url}, OpenAI base URL {url}/v1 (Ctrl-C ends it)"
+    )
+
+
+def _strict(engine: Engine) -> str:
+    facts = engine.exactness
+    if not facts.get("strict"):
+        return f"is not available: {facts.get('refusal', 'not measured')}"
+    return (
+        f"in passes of {facts['strict']} tokens: a plain round costs {facts['plain_cost']:.2f} and "
+        f"a prefill {facts['prefill_cost']:.2f} times as much as a fast one"
     )

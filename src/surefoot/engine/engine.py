@@ -8,9 +8,10 @@ again.
 import logging
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from collections.abc import Sequence as Series
 from functools import cached_property
+from typing import Any
 
 from surefoot.constraints import Controls
 from surefoot.decoding import (
@@ -25,6 +26,7 @@ from surefoot.decoding import (
     SurefootError,
     SyntheticAcceptance,
     Transcript,
+    Widths,
     absorb,
 )
 from surefoot.engine.generation import Delta, Entry, Generation, GenerationState
@@ -33,6 +35,7 @@ from surefoot.engine.request import PromptTooLongError, Request
 from surefoot.engine.self_check import Check, SelfCheck
 from surefoot.engine.slot import Slot
 from surefoot.engine.text import TextStream
+from surefoot.engine.totals import Totals
 from surefoot.engine.vocabulary import breakers_for, controls_for, piece_for
 from surefoot.runtime.base import Runtime
 
@@ -85,6 +88,7 @@ class Engine:
         self.waiting: deque[Generation] = deque()
         self.synthetic = synthetic
         self.self_check = SelfCheck(self_check) if self_check and opener and not synthetic else None
+        self.totals = Totals()
         self._opener = opener
         self._checking: dict[bool, Lane] = {}
         self._closers: list[Callable[[], None]] = []
@@ -184,6 +188,19 @@ class Engine:
             check_strict(self._opener)
         if request.control is not None:
             self.controls.check(request.control)
+
+    def check_strict(self) -> Widths:
+        """The width class for strict decoding.
+
+        Raises:
+            InvalidParameterError: it can't be done here; the text says why.
+        """
+        return check_strict(self._opener)
+
+    @property
+    def exactness(self) -> Mapping[str, Any]:
+        """What is known of width classes, for people; empty if nothing is."""
+        return {} if self._opener is None else self._opener.describe()
 
     # The loop
 
@@ -542,6 +559,7 @@ class Engine:
                 thought = generation.sequence.control.reasoning_tokens
                 generation.summary.reasoning_tokens = thought
         generation.summary.generated_tokens = len(generation.tokens)
+        self.totals.add(state.value, generation.summary)
         generation.tell(accepted)
 
     # Self-check

@@ -4,8 +4,8 @@ The main lane has all fast requests, side by side. A strict request has a lane o
 neither the width of its passes nor where its memory lies depends on anybody else.
 """
 
-from collections.abc import Callable
-from typing import NamedTuple, Protocol
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple, Protocol
 
 from surefoot.decoding import (
     MAX_PENDING,
@@ -39,6 +39,9 @@ class LaneOpener(Protocol):
     @property
     def refusal(self) -> str:
         """Why strict decoding can't be done, in words; empty if it can."""
+
+    def describe(self) -> Mapping[str, Any]:
+        """What is known of width classes, for people."""
 
     def open(self, widths: Widths | None, *, drafts: bool) -> LaneParts:
         """Open a runtime with one slot.

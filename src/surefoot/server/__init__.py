@@ -3,8 +3,9 @@
 `create_app` makes the application, `serve` runs it. Nothing here chooses a token.
 """
 
+from surefoot.server.answer_settings import AnswerSettings
 from surefoot.server.app import create_app
 from surefoot.server.lifecycle import serve
 from surefoot.server.listening import ListenError, bind
 
-__all__ = ["ListenError", "bind", "create_app", "serve"]
+__all__ = ["AnswerSettings", "ListenError", "bind", "create_app", "serve"]

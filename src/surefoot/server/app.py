@@ -18,6 +18,7 @@ from surefoot.server.chat import chat_router
 from surefoot.server.completions import completion_router
 from surefoot.server.errors import ApiError, api_error, internal
 from surefoot.server.health import health_router
+from surefoot.server.metrics import metrics_router
 from surefoot.server.models import model_router
 from surefoot.server.responding import CLIENT_GONE, JsonResponse
 from surefoot.server.service import Service
@@ -70,7 +71,13 @@ def create_app(
     app.add_middleware(
         CORSMiddleware, allow_origins=["*"], allow_methods=["*"], allow_headers=["*"]
     )
-    for make_router in (chat_router, completion_router, model_router, health_router):
+    for make_router in (
+        chat_router,
+        completion_router,
+        model_router,
+        health_router,
+        metrics_router,
+    ):
         app.include_router(make_router(service))
     _handle_errors(app)
     return app

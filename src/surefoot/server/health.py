@@ -1,5 +1,7 @@
 """`GET /health`: whether the server works, and how busy it is; `GET /props`: what it runs."""
 
+from dataclasses import asdict
+
 from fastapi import APIRouter
 from starlette.responses import Response
 
@@ -54,6 +56,11 @@ def health_router(service: Service) -> APIRouter:
                     "fork": rollback.fork,
                 },
                 "logit_noise": service.runtime.logit_noise,
+                "exact": {"default": service.exact, **engine.exactness},
+                "verify": service.rule,
+                "tool_format": service.format.name,
+                "reasoning_format": service.reasoning_format,
+                "default_generation_settings": asdict(service.defaults),
             }
         )
 
