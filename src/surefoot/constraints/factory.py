@@ -92,6 +92,8 @@ class Controls:
             if key in self._kept:
                 self._kept.move_to_end(key)
                 return self._kept[key]
+        if padded:  # its errors are those of the grammar that the user has written
+            self._matcher(grammar, padded=False)
         name = "grammar" if grammar.kind in ("gbnf", "lark") else grammar.kind
         try:
             text = compiled(grammar, padded=padded)

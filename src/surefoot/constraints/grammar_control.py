@@ -37,7 +37,8 @@ class GrammarControl:
 
     def allowed(self) -> TokenMask:
         """The tokens that may come next; see `Control`."""
-        mask = np.frombuffer(self._matcher.compute_bitmask(), np.uint32)
+        words = -(-self._vocabulary.size // 32)  # llguidance may tell of one more
+        mask = np.frombuffer(self._matcher.compute_bitmask(), np.uint32)[:words]
         self._check()
         if not mask.any():
             raise ControlError("the grammar leaves no token that could come next")
