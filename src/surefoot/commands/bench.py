@@ -39,7 +39,7 @@ def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]"
         help="compare plain and speculative decoding",
         description="Run the same prompts plainly and with speculation, pairwise in one run.",
     )
-    parser.set_defaults(function=run)
+    parser.set_defaults(function=run, command="bench")
     parser.add_argument(
         "--prompts", type=Path, metavar="FILE", help="one prompt a line (default: a built-in set)"
     )

@@ -9,7 +9,7 @@ from surefoot.commands.speculation import Drafting
 from surefoot.decoding import SurefootError, Widths
 from surefoot.engine import LaneParts
 from surefoot.runtime.base import Runtime
-from surefoot.runtime.libllama import LibllamaRuntime, WidthReport, measure_widths
+from surefoot.runtime.libllama import LibllamaRuntime, WidthReport, known_widths, measure_widths
 
 _LOG = logging.getLogger(__name__)
 
@@ -74,16 +74,25 @@ class Lanes:
 
 
 @contextmanager
-def lanes_for(runtime: Runtime, drafting: Drafting) -> Iterator[Lanes | None]:
-    """Measure width classes, or look up what was measured; the near-tie rule uses it, too."""
+def lanes_for(runtime: Runtime, drafting: Drafting, *, measure: bool) -> Iterator[Lanes | None]:
+    """Measure width classes, or look up what was measured; the near-tie rule uses it, too.
+
+    Args:
+        runtime: the main one.
+        drafting: how the main lane drafts.
+        measure: whether to measure what has not been yet.
+    """
     if not isinstance(runtime, LibllamaRuntime):
         yield None
         return
-    report, refusal = None, ""
+    report, refusal = known_widths(runtime), "width classes have not been measured"
     try:
-        report = measure_widths(runtime)
-        runtime.use_noise(report)
+        if report is None and measure:
+            _LOG.info("measuring width classes, once for this model and device")
+            report = measure_widths(runtime)
     except SurefootError as error:
         refusal = f"width classes could not be measured ({error})"
         _LOG.warning("strict is not available: %s", refusal)
-    yield Lanes(runtime, drafting, report, refusal)
+    if report is not None:
+        runtime.use_noise(report)
+    yield Lanes(runtime, drafting, report, "" if report else refusal)

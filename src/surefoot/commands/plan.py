@@ -24,12 +24,14 @@ class EnginePlan:
         settings: how to load the target.
         speculation: how to draft.
         synthetic: what judges drafts by chance; None for real verification.
+        measure: whether width classes are measured, if they have not been yet.
     """
 
     options: argparse.Namespace
     settings: LoadSettings
     speculation: SpeculationSettings
     synthetic: SyntheticAcceptance | None
+    measure: bool
 
     @classmethod
     def of(cls, options: argparse.Namespace, slots: int) -> "EnginePlan":
@@ -42,7 +44,8 @@ class EnginePlan:
         synthetic = synthetic_acceptance(speculation)
         mtp = uses_own_head(speculation)
         settings = load_settings(options, slots, longest_draft=speculation.n_max, mtp=mtp)
-        return cls(options, settings, speculation, synthetic)
+        measure = options.command == "serve" or getattr(options, "exact", "fast") == "strict"
+        return cls(options, settings, speculation, synthetic, measure)
 
     @contextmanager
     def open(self) -> Iterator[Engine]:
@@ -55,7 +58,7 @@ class EnginePlan:
         with (
             closing(load(self.settings)) as runtime,
             drafting_for(runtime, self.speculation, self.options) as drafting,
-            lanes_for(runtime, drafting) as lanes,
+            lanes_for(runtime, drafting, measure=self.measure) as lanes,
         ):
             engine = Engine(
                 runtime,

@@ -38,7 +38,7 @@ def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]"
         help="answer one prompt on the terminal",
         description="Answer one prompt: the text goes to stdout, a table of figures to stderr.",
     )
-    parser.set_defaults(function=run, log_from=2)
+    parser.set_defaults(function=run, command="run", log_from=2)
     prompt = parser.add_argument_group("prompt")
     prompt.add_argument("prompt", nargs="?", help="the prompt; '-' or none reads stdin")
     prompt.add_argument("-p", "--prompt", dest="prompt_option", metavar="TEXT", help="the same")

@@ -22,7 +22,7 @@ def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]"
         help="serve HTTP, in OpenAI's dialect",
         description="Serve a model over HTTP to OpenAI's clients, several requests at once.",
     )
-    parser.set_defaults(function=run)
+    parser.set_defaults(function=run, command="serve")
     server = parser.add_argument_group("server")
     server.add_argument("--host", default="127.0.0.1", help="address (default: %(default)s)")
     server.add_argument(

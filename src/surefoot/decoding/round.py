@@ -88,9 +88,10 @@ class Round:
         self._fork(sequences, drafts, fillers)
         rows = self._decode(sequences, drafts, fillers)
         outcomes, failures = [], []
-        for sequence, draft, logits in zip(sequences, drafts, rows, strict=True):
+        for sequence, draft, padding, logits in zip(sequences, drafts, fillers, rows, strict=True):
             try:
-                outcomes.append(self._decide(sequence, draft, logits))
+                tentative = len(draft.tokens) + padding
+                outcomes.append(self._decide(sequence, draft, tentative, logits))
             except DecodeError as error:
                 failures.append(error)
         if failures:
@@ -198,8 +199,17 @@ class Round:
 
     # What comes of it
 
-    def _decide(self, sequence: Sequence, draft: Draft, rows: NDArray[np.float32]) -> Outcome:
-        """Decide tokens from the left, and commit each before the next is looked at."""
+    def _decide(
+        self, sequence: Sequence, draft: Draft, tentative: int, rows: NDArray[np.float32]
+    ) -> Outcome:
+        """Decide tokens from the left, and commit each before the next is looked at.
+
+        Args:
+            sequence: the sequence.
+            draft: its draft.
+            tentative: tokens of the pass that were not committed, fillers included.
+            rows: logits behind the last pending token and behind each draft token.
+        """
         before = len(sequence.committed)
         accepted = 0
         try:
@@ -212,8 +222,12 @@ class Round:
             sequence.fast_forward()
         except ControlError as error:
             sequence.fail(error)
+        finally:
+            # Forced tokens may have been committed where the memory holds draft tokens.
+            held = sequence.state_len - tentative + accepted
+            sequence.sound = min(held, len(sequence.committed) - 1)
         tokens = sequence.committed[before:]
-        ahead = sequence.state_len >= len(sequence.committed)
+        ahead = sequence.state_len > sequence.sound
         sequence.counts.add_round(
             len(draft.tokens), accepted, rolled_back=ahead, drafter=draft.drafter
         )
@@ -236,7 +250,7 @@ class Round:
         refusals = []
         for sequence in sequences:
             try:
-                sequence.memory.settle(len(sequence.committed) - 1)
+                sequence.memory.settle(sequence.sound)
             except RollbackRefusedError as error:
                 refusals.append(error)
         if refusals:

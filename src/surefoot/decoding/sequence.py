@@ -64,6 +64,8 @@ class Sequence:
         scores: of each generated token, if they are wanted.
         prompt_scores: of each prompt token but the first, if they are wanted.
         fault: why the sequence can't go on, in words; None if it can.
+        sound: so many tokens that the last pass left in the memory are the committed ones. Behind
+            them lie draft tokens, even where as many tokens have been committed since.
         breakers: what DRY's repeats do not reach across.
         chooser: applies the sampling parameters.
     """
@@ -84,6 +86,7 @@ class Sequence:
     scores: list[Scores] = field(default_factory=list)
     prompt_scores: list[Scores] = field(default_factory=list)
     fault: str | None = None
+    sound: int = 1 << 62
     breakers: Breakers = NO_BREAKERS
     chooser: Chooser = field(init=False)
 
@@ -109,7 +112,7 @@ class Sequence:
     @property
     def settled(self) -> bool:
         """Whether the memory holds committed tokens only, as it should between rounds."""
-        return self.memory.length < len(self.committed)
+        return self.memory.length <= self.sound and self.memory.length < len(self.committed)
 
     @property
     def generated(self) -> int:

@@ -10,7 +10,7 @@ from surefoot.runtime.libllama.head_file import HeadFile
 from surefoot.runtime.libllama.loading import load
 from surefoot.runtime.libllama.runtime import LibllamaRuntime
 from surefoot.runtime.libllama.settings import LoadSettings
-from surefoot.runtime.libllama.width_measurement import measure_widths
+from surefoot.runtime.libllama.width_measurement import known_widths, measure_widths
 from surefoot.runtime.libllama.width_report import WidthReport
 
 __all__ = [
@@ -21,6 +21,7 @@ __all__ = [
     "NoHeadError",
     "RuntimeClosedError",
     "WidthReport",
+    "known_widths",
     "load",
     "measure_widths",
     "open_head",

@@ -21,13 +21,18 @@ from surefoot.runtime.libllama.runtime import LibllamaRuntime
 from surefoot.runtime.libllama.width_cache import keep, key_of, look_up
 from surefoot.runtime.libllama.width_report import WidthReport
 
-WIDTHS = (*range(1, 17), 20, 24, 28, 31, 32, 33, 48, 63, 64)
+WIDTHS = (*range(1, 10), 12, 13, 16, 20, 24, 28, 31, 32, 33, 48, 63, 64)
 """The widths that are tried."""
 
-LENGTH = 64
+LENGTH = 256
 """Tokens in a row that are decoded at each width; fewer where passes are slow."""
 
-PREFIX = 192
+ENOUGH = 256
+"""With fewer of them width 1 counts as a class of its own. A token by itself has kernels of its own
+on most devices, and their results may be equal for a hundred tokens in a row before one differs
+(seen on the trained hybrid in Q8_0: equal at 59 positions between two that were not)."""
+
+PREFIX = 64
 """Tokens in front of them, so that attention has something to look at."""
 
 _MIXTURES = 4
@@ -58,7 +63,12 @@ lines of the log: most often a compiler is missing, or the disk is full. Then tr
 """
 
 
-def measure_widths(runtime: LibllamaRuntime, seconds: float = 4.0) -> WidthReport:
+def known_widths(runtime: LibllamaRuntime) -> WidthReport | None:
+    """The width classes of a model on its device, if they have been measured before."""
+    return look_up(key_of(runtime.settings, runtime.vocabulary_size, rows=False))
+
+
+def measure_widths(runtime: LibllamaRuntime, seconds: float = 6.0) -> WidthReport:
     """The width classes of a model on its device; looked up if they have been measured before.
 
     Args:
@@ -213,7 +223,8 @@ class _Measurement:
         """Widths whose rows are equal, as far as both have them."""
         classes: list[list[int]] = []
         for width in self._widths:
-            for widths in classes:
+            alone = 1 in classes[0] and self._length < ENOUGH if classes else False
+            for widths in classes[1:] if alone else classes:
                 known, new = rows[widths[0]].marks, rows[width].marks
                 if all(a == b for a, b in zip(known, new, strict=False)):
                     widths.append(width)
