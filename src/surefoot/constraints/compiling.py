@@ -1,6 +1,7 @@
 """From grammars as users write them to llguidance's own, and the errors of both."""
 
 import json
+import re
 from typing import Any
 
 from llguidance import LLMatcher, LLParserLimits
@@ -72,9 +73,24 @@ def _from_gbnf(source: str) -> str:
     if source.lstrip().startswith(LARK_MARK):
         return source
     try:
-        return str(any_to_lark(source))
+        return str(any_to_lark(_ESCAPE.sub(_character, source)))
     except Exception as error:
         raise GrammarError("grammar", f"is no valid GBNF: {error}") from error
+
+
+_ESCAPE = re.compile(r"\\(?:x([0-9A-Fa-f]{2})|u([0-9A-Fa-f]{4})|U([0-9A-Fa-f]{8})|.)", re.DOTALL)
+_NAMED = {"\n": "\\n", "\r": "\\r", "\t": "\\t"}
+
+
+def _character(found: re.Match[str]) -> str:
+    """An escape of a code point as the character itself, which is all that Lark knows of it."""
+    code = found[1] or found[2] or found[3]
+    if code is None:
+        return found[0]
+    character = chr(int(code, 16))
+    if character in '"\\[]^-':
+        return "\\" + character
+    return _NAMED.get(character, character)
 
 
 def _choice(source: str) -> str:
