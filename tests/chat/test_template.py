@@ -200,3 +200,27 @@ def test_without_a_template_chatml_is_used_and_said(caplog: pytest.LogCaptureFix
     assert template.render([USER, empty]) == (
         "<|im_start|>user\nHi<|im_end|>\n<|im_start|>assistant\n<|im_end|>\n<|im_start|>assistant\n"
     )
+
+
+@pytest.mark.parametrize(
+    ("written", "expected"),
+    [
+        ("{{ call.function.arguments | tojson }}", '{"city": "Paris"}'),
+        ("{{ call.function.arguments }}", '{"city": "Paris"}'),
+        (
+            "{% for k, v in call.function.arguments.items() %}{{ k }}={{ v }}{% endfor %}"
+            "{{ call.function.arguments | tojson }}",
+            'city=Paris{"city": "Paris"}',
+        ),
+    ],
+)
+def test_the_arguments_of_a_call_come_as_the_template_needs_them(
+    written: str, expected: str
+) -> None:
+    source = (
+        "{% for m in messages %}{% for call in m.tool_calls or [] %}" + written
+        + "{% endfor %}{% endfor %}"
+    )  # fmt: skip
+    call = {"function": {"name": "f", "arguments": '{"city": "Paris"}'}}
+    messages = [{"role": "assistant", "content": None, "tool_calls": [call]}]
+    assert ChatTemplate(source).render(messages) == expected

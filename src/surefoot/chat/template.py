@@ -1,5 +1,6 @@
 """A chat template: renders messages with the Jinja2 source that a model file carries."""
 
+import json
 import logging
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -64,6 +65,7 @@ class ChatTemplate:
         self._tokens = {"bos_token": bos_text, "eos_token": eos_text}
         self._knows_developer = "developer" in source
         self._wants_parts = self._reads_only_parts()
+        self._wants_objects = "tool_calls" in source and self._escapes_arguments()
 
     def render(
         self,
@@ -108,6 +110,8 @@ class ChatTemplate:
         expected = dict(message)
         if expected.get("role") == "developer" and not self._knows_developer:
             expected["role"] = "system"
+        if self._wants_objects and expected.get("tool_calls"):
+            expected["tool_calls"] = [_with_object(call) for call in expected["tool_calls"]]
         content = expected.get("content")
         if self._wants_parts and isinstance(content, str):
             expected["content"] = _parts(content)
@@ -119,12 +123,44 @@ class ChatTemplate:
         """Whether the template drops a text and shows a text part: found out by trying it."""
         return not self._shows(_NEEDLE) and self._shows(_parts(_NEEDLE))
 
+    def _escapes_arguments(self) -> bool:
+        """Whether a template writes a call's arguments as JSON by itself, so that it needs them as
+        an object and not, as clients send them, as a text: found out by trying it."""
+        as_text = self._render_call(f'{{"{_NEEDLE}": 1}}')
+        as_object = self._render_call({_NEEDLE: 1})
+        good = f'"{_NEEDLE}"'
+        return good not in as_text and good in as_object
+
+    def _render_call(self, arguments: Any) -> str:
+        call = {"id": "a1b2c3d4e", "type": "function",
+                "function": {"name": "f", "arguments": arguments}}  # fmt: skip
+        messages: list[Message] = [
+            {"role": "user", "content": "a"},
+            {"role": "assistant", "content": "", "tool_calls": [call]},
+        ]
+        try:
+            return self._render(messages, {"add_generation_prompt": False})
+        except ChatTemplateError:
+            return ""
+
     def _shows(self, content: str | list[dict[str, str]]) -> bool:
         message = {"role": "user", "content": content}
         try:
             return _NEEDLE in self._render([message], {"add_generation_prompt": True})
         except ChatTemplateError:
             return False
+
+
+def _with_object(call: Any) -> Any:
+    """A tool call with its arguments as an object, if they are the text of one."""
+    if not isinstance(call, dict) or not isinstance(call.get("function"), dict):
+        return call
+    function = call["function"]
+    try:
+        arguments = json.loads(function.get("arguments", ""))
+    except (ValueError, TypeError):
+        return call
+    return {**call, "function": {**function, "arguments": arguments}}
 
 
 def _parts(text: str) -> list[dict[str, str]]:
