@@ -95,6 +95,44 @@ def test_a_rule_is_kept_and_speculation_changes_no_token(
             assert re.fullmatch(r"<[a-z]{1,5}>[0-9]+;", text)
 
 
+PARAMETERS: dict[str, dict[str, Any]] = {
+    "temperature": {"temperature": 1.4},
+    "top_k": {"top_k": 2},
+    "top_p": {"top_p": 0.4},
+    "min_p": {"min_p": 0.4},
+    "typical_p": {"typical_p": 0.3},
+    "top_n_sigma": {"top_n_sigma": 0.6},
+    "xtc": {"xtc_probability": 1.0, "xtc_threshold": 0.05},
+    "dynamic temperature": {"dynatemp_range": 0.9, "dynatemp_exponent": 2.0},
+    "repeat_penalty": {"repeat_penalty": 1.6},
+    "presence_penalty": {"presence_penalty": 3.0},
+    "frequency_penalty": {"frequency_penalty": 2.0, "repeat_last_n": 16},
+    "dry": {"dry_multiplier": 3.0},
+    "mirostat 1": {"mirostat": 1, "mirostat_tau": 2.0},
+    "mirostat 2": {"mirostat": 2, "mirostat_tau": 2.0, "mirostat_eta": 0.4},
+    "logit_bias": {"logit_bias": ((198, -8.0), (289, 6.0))},
+    "min_tokens": {"min_tokens": 40, "top_k": 3},
+    "ignore_eos": {"ignore_eos": True, "top_k": 3},
+    "samplers": {"samplers": ("temperature", "top_p"), "top_p": 0.7},
+    "seed": {"seed": 12},
+}
+
+
+@pytest.mark.parametrize("name", PARAMETERS)
+def test_a_parameter_changes_the_text_and_no_drafter_does(
+    engine: Engine, plain: Engine, name: str
+) -> None:
+    """Cases H1 to H3, with each drafter."""
+    prompt = "Write a Python function that counts the words in a text, and explain it."
+    common: dict[str, Any] = {"seed": 11, "temperature": 1.0}
+    usual = ask(plain, prompt, sampling=Sampling(**common), max_tokens=50)
+    sampling = Sampling(**{**common, **PARAMETERS[name]})
+    expected = ask(plain, prompt, sampling=sampling, max_tokens=50)
+    assert expected.tokens != usual.tokens
+    got = ask(engine, prompt, sampling=sampling, max_tokens=50)
+    assert got.tokens == expected.tokens
+
+
 def test_forced_tokens_cost_no_pass(plain: Engine) -> None:
     spec = ControlSpec(Grammar("choice", '["a rather long answer that is the only one there is"]'))
     got = ask(plain, "Hm?", control=spec)

@@ -14,7 +14,7 @@ from surefoot.runtime.libllama import binding
 from surefoot.runtime.libllama.settings import LoadSettings
 from surefoot.runtime.libllama.width_report import WidthReport
 
-_FORMAT = 1
+_FORMAT = 2
 _LOG = logging.getLogger(__name__)
 
 
@@ -24,13 +24,14 @@ def cache_folder() -> Path:
     return (Path(root) if root else Path.home() / ".cache") / "surefoot" / "widths"
 
 
-def key_of(settings: LoadSettings, vocabulary_size: int, *, rows: bool) -> str:
-    """What a measurement holds for: this file, this library, this device, these settings.
+def key_of(settings: LoadSettings, vocabulary_size: int) -> str:
+    """What a measurement holds for: this file, this library, this device.
+
+    How drafts are made is not in it (heads, snapshots): the class must be the same for all.
 
     Args:
         settings: how the model was loaded.
         vocabulary_size: of the model.
-        rows: whether hidden rows are handed out beside the logits.
     """
     status = settings.file.stat()
     facts = [
@@ -42,11 +43,7 @@ def key_of(settings: LoadSettings, vocabulary_size: int, *, rows: bool) -> str:
         binding.llama_print_system_info().decode(errors="replace"),
         binding.llama_supports_gpu_offload(),
         settings.gpu_layers,
-        settings.threads,
         settings.micro_batch_size,
-        settings.snapshots,
-        settings.mtp,
-        rows,
     ]
     return hashlib.sha256(json.dumps(facts).encode()).hexdigest()[:32]
 

@@ -36,7 +36,7 @@ PREFIX = 64
 """Tokens in front of them, so that attention has something to look at."""
 
 _MIXTURES = 4
-_RIGHT = 0.7
+_RIGHT, _PER_TOKEN = 0.5, 0.35
 _LIVE, _SPARE = 0, 1
 
 _TEXT = """\
@@ -65,7 +65,7 @@ lines of the log: most often a compiler is missing, or the disk is full. Then tr
 
 def known_widths(runtime: LibllamaRuntime) -> WidthReport | None:
     """The width classes of a model on its device, if they have been measured before."""
-    return look_up(key_of(runtime.settings, runtime.vocabulary_size, rows=False))
+    return look_up(key_of(runtime.settings, runtime.vocabulary_size))
 
 
 def measure_widths(runtime: LibllamaRuntime, seconds: float = 6.0) -> WidthReport:
@@ -80,7 +80,7 @@ def measure_widths(runtime: LibllamaRuntime, seconds: float = 6.0) -> WidthRepor
         ModelLoadError: there is no memory for a context to measure in.
         DecodeError: a pass failed.
     """
-    key = key_of(runtime.settings, runtime.vocabulary_size, rows=False)
+    key = key_of(runtime.settings, runtime.vocabulary_size)
     found = look_up(key)
     if found is not None:
         return found
@@ -128,7 +128,7 @@ class _Measurement:
         rows = {width: self._at(width) for width in self._widths}
         classes = [self._confirmed(widths, rows) for widths in self._classes(rows)]
         cost = {width: float(np.median(found.times)) for width, found in rows.items()}
-        chosen = min(classes, key=lambda widths: _price(widths, cost))
+        chosen = min(classes, key=_price)
         moved = {width: max(found) for width, found in self._differences.items()}
         every = [value for found in self._differences.values() for value in found if value]
         usual = min([prefill / self._prefix, *(cost[width] / width for width in self._widths)])
@@ -279,12 +279,20 @@ def _filled(widths: Series[int]) -> Widths:
     return Widths(tuple(range(widths[0], widths[-1] + 1)))
 
 
-def _price(widths: Widths, cost: Mapping[int, float]) -> float:
+def _price(widths: Widths) -> float:
     """What a class costs for a usual request: 300 tokens of prompt, 200 of answer, drafted for
-    wherever that pays at seven draft tokens in ten being right."""
+    wherever that pays at one draft token in two being right.
+
+    It goes by a rule of thumb for the cost of a pass and not by what was measured: the choice
+    decides about the text, which must not hang on how busy the computer was.
+    """
     per_token = min(
-        cost[width] / sum(_RIGHT**depth for depth in range(width))
+        _usual_cost(width) / sum(_RIGHT**depth for depth in range(width))
         for width in widths.allowed
-        if width in cost
     )
-    return 300 / widths.most * cost[widths.most] + 200 * per_token
+    return 300 / widths.most * _usual_cost(widths.most) + 200 * per_token
+
+
+def _usual_cost(width: int) -> float:
+    """The cost of a pass in passes of one token."""
+    return 1 + _PER_TOKEN * (width - 1)
