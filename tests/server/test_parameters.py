@@ -1,5 +1,6 @@
 """Every parameter has its effect, on both endpoints, and the same with drafts and without."""
 
+import functools
 import math
 from collections.abc import Iterator
 from typing import Any
@@ -276,6 +277,7 @@ def test_best_of_gives_the_likeliest_by_token(plain: Running) -> None:
         ("regex", "["),
         ("json_schema", {"type": "strange"}),
         ("post_sampling_probs", True),
+        ("json_schema", functools.reduce(lambda s, _: {"items": s}, range(300), {})),
     ],
 )
 def test_what_is_out_of_range_is_refused_by_name(plain: Running, field: str, value: Any) -> None:

@@ -104,7 +104,7 @@ class Controls:
         matcher = LLMatcher(self._vocabulary.tokenizer, text, log_level=0, limits=LIMITS)
         if matcher.is_error():
             raise problem(name, matcher.get_error())
-        if not any(matcher.compute_bitmask()):
+        if not any(matcher.compute_bitmask()) or matcher.is_error():
             raise problem(name, "no text at all satisfies it")
         with self._lock:
             self._kept[key] = matcher

@@ -102,4 +102,5 @@ class GrammarControl:
 
     def _check(self) -> None:
         if self._matcher.is_error():
-            raise ControlError(f"the grammar failed: {self._matcher.get_error()[:400]}")
+            reason = self._matcher.get_error().partition("\n")[0]  # a dump of its state follows
+            raise ControlError(f"the grammar failed: {reason}")

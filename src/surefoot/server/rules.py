@@ -89,4 +89,7 @@ def _schema(schema: Any) -> Grammar:
 
 
 def _json(value: Any) -> str:
-    return orjson.dumps(value).decode()
+    try:
+        return orjson.dumps(value).decode()
+    except TypeError as error:
+        raise invalid("json_schema", "is nested too deeply") from error
