@@ -1,6 +1,5 @@
 """Every parameter has its effect, on both endpoints, and the same with drafts and without."""
 
-import functools
 import math
 from collections.abc import Iterator
 from typing import Any
@@ -254,6 +253,13 @@ def test_best_of_gives_the_likeliest_by_token(plain: Running) -> None:
     assert [choice["text"] for choice in best] == [texts[means.index(max(means))]["text"]]
 
 
+def nested(depth: int) -> dict[str, Any]:
+    schema: dict[str, Any] = {}
+    for _ in range(depth):
+        schema = {"items": schema}
+    return schema
+
+
 @pytest.mark.parametrize(
     ("field", "value"),
     [
@@ -277,7 +283,7 @@ def test_best_of_gives_the_likeliest_by_token(plain: Running) -> None:
         ("regex", "["),
         ("json_schema", {"type": "strange"}),
         ("post_sampling_probs", True),
-        ("json_schema", functools.reduce(lambda s, _: {"items": s}, range(300), {})),
+        ("json_schema", nested(300)),
     ],
 )
 def test_what_is_out_of_range_is_refused_by_name(plain: Running, field: str, value: Any) -> None:
