@@ -14,10 +14,13 @@ MARK = "\x02"
 """What ends a prompt: the script begins behind the last one."""
 
 HERMES = (
-    "{% if tools %}{{ tools | tojson }}{% endif %}{% for m in messages %}{{ m.content }}{% endfor %}"
+    "{% if tools %}{{ tools | tojson }}{% endif %}"
+    "{% for message in messages %}{{ message.content }}{% endfor %}"
     "{# <tool_call> </think> #}" + MARK
 )
 """A template of a model with Hermes' tool calls, that may reason."""
+
+HERMES_WITHOUT_REASONING = HERMES.replace(" </think>", "")
 
 CERTAIN = 30.0
 SIZE = 512
@@ -45,7 +48,7 @@ class TaggedTokenizer(SimulatedTokenizer):
 
 
 class ScriptedRuntime(SimulatedRuntime):
-    """Says its script and ends; if something else was said in its place, it ends at once.
+    """Says its script and ends. If something else was said in its place, it ends as soon as it may.
 
     Args:
         script: the text; MARK is not in it.
@@ -74,6 +77,8 @@ class ScriptedRuntime(SimulatedRuntime):
             held = self._held.get(feed.sequence, [])[: feed.start] + list(feed.tokens)
             self._held[feed.sequence] = held
             rows = np.zeros_like(rows)
+            rows[:, ord("!") : 127] = 5.0  # where a mask leaves nothing better: no blanks,
+            rows[:, [ord('"'), ord("}")]] = 6.0  # and an end soon
             for index in range(feed.outputs):
                 known = held[: len(held) - feed.outputs + index + 1]
                 rows[index, self._next(known)] = CERTAIN

@@ -1,4 +1,4 @@
-"""Log-probabilities: their shapes, whole and streamed, and that they go with the text they are of."""
+"""Log-probabilities: their shapes, whole and streamed, and that they go with their text."""
 
 import math
 from collections.abc import Iterator
@@ -110,13 +110,15 @@ def test_values_after_sampling_are_probabilities_by_other_names(server: Running)
         assert set(entry) == {"id", "token", "bytes", "prob", "top_probs"}
         assert len(entry["top_probs"]) == 3  # what top_k left
         assert math.isclose(sum(top["prob"] for top in entry["top_probs"]), 1, abs_tol=1e-6)
-        assert entry["prob"] == next(t["prob"] for t in entry["top_probs"] if t["id"] == entry["id"])
+        assert entry["prob"] == next(
+            t["prob"] for t in entry["top_probs"] if t["id"] == entry["id"]
+        )
     greedy = chat(server, **GREEDY, n_probs=10, post_sampling_probs=True)["logprobs"]["content"]
     assert [len(entry["top_probs"]) for entry in greedy] == [1] * 24
     assert {entry["prob"] for entry in greedy} == {1.0}
 
 
-def test_what_json_cannot_hold_is_a_low_number(server: Running) -> None:
+def test_what_json_cannot_hold_is_a_low_number() -> None:
     class Flat(SimulatedRuntime):
         def decode(self, feeds: Any) -> Any:
             found = [np.full_like(rows, -1.0e5) for rows in super().decode(feeds)]

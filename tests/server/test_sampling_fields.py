@@ -177,6 +177,7 @@ def test_a_bias_bans_or_forces_a_token_in_either_spelling(server: Running) -> No
 
     plain = ids()
     banned = plain[3]
+    bias: Any
     for bias in ({f"{banned}": False}, [[banned, False]], {f"{banned}": -1000}):
         assert banned not in ids(logit_bias=bias)
     word = tokenizer.piece(300).decode()
@@ -202,9 +203,7 @@ def test_the_end_may_be_put_off_or_ignored() -> None:
 
 def test_an_unknown_token_in_the_servers_bias_keeps_it_from_starting() -> None:
     with pytest.raises(InvalidParameterError, match="there is no token 512"):
-        Running(
-            SimulatedRuntime(vocabulary_size=512), defaults=Sampling(logit_bias=((512, 1.0),))
-        )
+        Running(SimulatedRuntime(vocabulary_size=512), defaults=Sampling(logit_bias=((512, 1.0),)))
 
 
 def test_each_default_of_the_server_can_be_taken_back_by_a_request() -> None:
