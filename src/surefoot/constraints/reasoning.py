@@ -70,6 +70,8 @@ class ReasoningControl:
         match self._place:
             case _Place.BEHIND:
                 return None if self._answer is None else self._answer.allowed()
+            case _Place.INSIDE if self._answer is None and not self._bound:
+                return None
             case _Place.INSIDE:
                 refused = {t for t, _, rest in self._watch.crossing() if not self._takes(rest)}
                 if self._bound:

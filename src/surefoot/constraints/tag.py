@@ -53,7 +53,7 @@ class TagWatch:
         if hits:
             at, tag = min(hits, key=lambda hit: (hit[0], -len(hit[1])))
             return Found(tag, before + at, text[at + len(tag) :])
-        self._tail = text[len(text) - self._longest + 1 :] if self._longest > 1 else b""
+        self._tail = text[max(0, len(text) - self._longest + 1) :] if self._longest > 1 else b""
         return None
 
     def crossing(self) -> Iterable[tuple[int, bytes, bytes]]:
@@ -66,17 +66,14 @@ class TagWatch:
                     yield token, tag, rest
 
 
-_CROSSING: dict[tuple[int, bytes, bool], list[tuple[int, bytes]]] = {}
-
-
 def _crossing(vocabulary: Vocabulary, text: bytes, *, inside: bool) -> list[tuple[int, bytes]]:
     """Tokens that begin with a text, or have it anywhere inside, and go on behind it."""
-    key = (id(vocabulary), text, inside)
-    if key not in _CROSSING:
+    key = (text, inside)
+    if key not in vocabulary.crossings:
         found = []
         for token, piece in enumerate(vocabulary.pieces):
             at = piece.find(text) if inside else (0 if piece.startswith(text) else -1)
             if at >= 0 and len(piece) > at + len(text) and token not in vocabulary.special:
                 found.append((token, piece[at + len(text) :]))
-        _CROSSING[key] = found
-    return _CROSSING[key]
+        vocabulary.crossings[key] = found
+    return vocabulary.crossings[key]

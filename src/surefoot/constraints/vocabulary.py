@@ -32,6 +32,8 @@ class Vocabulary:
         self.special = special
         self.end_tokens = end_tokens
         self.encode = encode
+        self.crossings: dict[tuple[bytes, bool], list[tuple[int, bytes]]] = {}
+        """What `tag` has found out about tokens that go on behind a tag."""
         self._lock = threading.Lock()
 
     @property

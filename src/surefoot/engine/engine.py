@@ -414,6 +414,8 @@ class Engine:
                 slot.prefilling = self._owes(lane, sequence)
                 leader_sequence = _running(leader)[1]
                 sequence.prompt_scores = list(leader_sequence.prompt_scores)
+                if sequence.score_prompt:
+                    generation.prompt_entries = prompt_entries(sequence)
 
     def _play(self, lane: Lane) -> None:
         """One round for all generations whose prompt is absorbed.

@@ -80,9 +80,14 @@ def _terminal(text: str, special: SpecialToken) -> str:
     return json.dumps(text, ensure_ascii=False) if token is None else f"<[{token}]>"
 
 
+_SPACING = {"whitespace_flexible": True, "whitespace_pattern": r"[ ]?(\r?\n[ \t]{0,40})?"}
+"""Blanks in arguments are bounded, as in all JSON that is held to a schema."""
+
+
 def _schema(tool: Tool) -> str:
     schema: dict[str, Any] = dict(tool.get("parameters") or {"type": "object", "properties": {}})
     schema.setdefault("type", "object")
+    schema["x-guidance"] = _SPACING
     return "%json " + json.dumps(schema)
 
 
