@@ -69,6 +69,11 @@ def test_the_figures_are_the_sums_of_what_responses_say(server: Running) -> None
     assert after["surefoot_passes_total"] > after["surefoot_rounds_total"]
 
 
+def ended(server: Running) -> float:
+    now = figures(server)
+    return sum(now[f"surefoot_requests_total {state}"] for state in ("cancelled", "finished"))
+
+
 def test_how_busy_it_is_is_told_while_it_is() -> None:
     gate = Gate()
     runtime = SimulatedRuntime(vocabulary_size=512, decode_seconds=gate)
@@ -83,7 +88,8 @@ def test_how_busy_it_is_is_told_while_it_is() -> None:
             until(lambda: figures(server)["surefoot_requests_waiting"] == 1)
             gate.let(2)
         gate.open()
-        until(lambda: figures(server)["surefoot_requests_total cancelled"] == 2)
+        # One that is quick may be through before it is seen that its client has gone.
+        until(lambda: ended(server) == 2)
         assert figures(server)["surefoot_slots_busy"] == 0
 
 
