@@ -292,6 +292,12 @@ def test_what_is_out_of_range_is_refused_by_name(plain: Running, field: str, val
     assert field in response.json()["error"]["message"] or field in ("best_of", "n_probs")
 
 
+def test_rejection_and_mirostat_are_refused_together(plain: Running) -> None:
+    response = plain.post("completions", {"prompt": "a", "verify": "rejection", "mirostat": 2})
+    assert response.status_code == 400
+    assert "mirostat" in response.json()["error"]["message"]
+
+
 def test_two_grammars_at_once_are_refused(plain: Running) -> None:
     response = plain.post("completions", {"prompt": "a", "regex": "a", "choice": ["b"]})
     assert response.status_code == 400
