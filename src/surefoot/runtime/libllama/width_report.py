@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from surefoot.decoding import Widths
 
 SAFETY = 2.0
-"""The largest difference among a few dozen positions lies below that among thousands: by a factor
-of up to 1.6 on the trained hybrid (docs/exactness.md)."""
+"""A guess, not a measurement: the largest difference among a few hundred positions may lie far
+below that among thousands."""
 
 LAYOUT_NOISE = 0.05
 """Where a sequence's keys lie moves logits, too, by up to 2e-3 on f32 files with attention."""
