@@ -9,6 +9,7 @@ model had been asked one token at a time. So whatever moves on with the text (pe
 budgets) moves once for each token, and there is nothing to be rolled back.
 """
 
+import logging
 from collections.abc import Sequence as Series
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -23,6 +24,8 @@ from surefoot.decoding.rejection import rejection
 from surefoot.decoding.sequence import RuleName, Sequence
 from surefoot.decoding.target import Feed, Target
 from surefoot.decoding.verification import Judgement, Rule, coupled
+
+log = logging.getLogger(__name__)
 
 MAX_PENDING = 16
 """Above so many pending tokens a round drafts nothing: the memory catches up, and a rejection
@@ -43,7 +46,7 @@ class Outcome(NamedTuple):
 
     Attributes:
         sequence: the sequence.
-        tokens: the tokens committed; none only if its control has failed.
+        tokens: the tokens committed; none only if choosing has failed.
         drafted: how many draft tokens were verified.
         accepted: how many of the committed tokens, from the first on, were draft tokens.
     """
@@ -221,7 +224,13 @@ class Round:
                     break
             sequence.fast_forward()
         except ControlError as error:
-            sequence.fail(error)
+            sequence.fail(str(error))
+        except DecodeError:
+            raise
+        except Exception as error:
+            # Whatever goes wrong in choosing is this request's own; others are in the pass, too.
+            log.exception("choosing a token failed; the request ends")
+            sequence.fail(f"internal error in choosing a token: {error!r}")
         finally:
             # Forced tokens may have been committed where the memory holds draft tokens.
             held = sequence.state_len - tentative + accepted

@@ -8,7 +8,7 @@ from collections.abc import Sequence as Series
 from dataclasses import dataclass, field
 from typing import Literal
 
-from surefoot.decoding.control import Control, ControlError
+from surefoot.decoding.control import Control
 from surefoot.decoding.counts import Counts
 from surefoot.decoding.ending import Ending, Finish
 from surefoot.decoding.memory import Memory
@@ -195,6 +195,6 @@ class Sequence:
         if self.finish is None and self.control is not None and self.control.finished:
             self.finish = Finish("stop", self.control.finished)
 
-    def fail(self, error: ControlError) -> None:
-        """Go no further: the control has failed. What is committed stands."""
-        self.fault = str(error)
+    def fail(self, reason: str) -> None:
+        """Go no further, for a reason in words. What is committed stands."""
+        self.fault = reason

@@ -326,18 +326,27 @@ class Engine:
         for generation, (lane, slot) in zip(group, places, strict=True):
             self.waiting.remove(generation)
             shares = leader is not None and lane is self.main and lane.runtime.rollback.fork
-            entered = self._enter(lane, slot, generation, leader if shares else None)
+            try:
+                entered = self._enter(lane, slot, generation, leader if shares else None)
+            except Exception as error:
+                log.exception("a request could not be begun")
+                self._end(generation, GenerationState.FAILED, error=f"internal error: {error!r}")
+                continue
             if entered and leader is None:
                 leader = slot
 
     def _enter(self, lane: Lane, slot: Slot, generation: Generation, leader: Slot | None) -> bool:
-        """Put a generation into a slot; False if that was all there is to do."""
+        """Put a generation into a slot; False if that was all there is to do.
+
+        What can fail comes before the slot is taken.
+        """
         request, summary = generation.request, generation.summary
+        control = self.controls_of(request)
         if leader is not None or request.score_prompt:
             slot.memory.clear()
         else:
             summary.cached_tokens = slot.rewind(request.prompt)
-        sequence = sequence_for(request, lane, slot, self.controls_of(request))
+        sequence = sequence_for(request, lane, slot, control)
         generation.sequence = sequence
         generation.stream = stream_of(sequence)
         summary.counts = sequence.counts

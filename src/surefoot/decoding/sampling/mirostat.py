@@ -53,7 +53,7 @@ class Mirostat:
         excess = exponent - 1
         with np.errstate(all="ignore"):
             count = np.power(
-                excess * 2.0**self.mu / (1 - np.power(float(vocabulary_size), -excess)),
+                excess * np.exp2(self.mu) / (1 - np.power(float(vocabulary_size), -excess)),
                 1 / np.float64(exponent),
             )
         return max(1, int(count)) if math.isfinite(count) else vocabulary_size

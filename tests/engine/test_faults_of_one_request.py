@@ -1,0 +1,64 @@
+"""Whatever goes wrong in one request's choices ends that request, and nobody else's (case G11)."""
+
+from typing import Any
+from unittest.mock import patch
+
+import numpy as np
+import pytest
+
+from surefoot.constraints import ControlSpec, Grammar
+from surefoot.decoding import Chooser, Sampling
+from surefoot.engine import Engine, GenerationState, Request
+from tests.engine.playing import Asker, engine_of, play, run_all
+
+PROMPTS = [[65, 66, 67], [70, 71]]
+
+
+def alone(kind: str, prompt: list[int]) -> list[int]:
+    return Asker(kind).says(prompt)
+
+
+@pytest.mark.parametrize("kind", ["attention", "hybrid"])
+def test_a_choice_that_raises_ends_its_own_request(kind: str) -> None:
+    engine, _ = engine_of(kind, slots=2)
+    asker, seed = Asker(kind), 77
+    honest = Chooser.choose
+
+    def choose(self: Chooser, *arguments: Any) -> Any:
+        if self.sampling.seed == seed:
+            raise OverflowError("too large")
+        return honest(self, *arguments)
+
+    with patch.object(Chooser, "choose", choose):
+        bad = Request(tuple(PROMPTS[0]), Sampling(seed=seed, temperature=1.0), max_tokens=9)
+        first, second = run_all(engine, [bad, asker.request(PROMPTS[1])])
+    assert first.state is GenerationState.FAILED
+    assert "too large" in (first.error or "")
+    assert second.state is GenerationState.FINISHED
+    assert second.tokens == alone(kind, PROMPTS[1])
+    [again] = run_all(engine, [asker.request(PROMPTS[0])])
+    assert again.tokens == alone(kind, PROMPTS[0])
+
+
+def test_a_request_that_cannot_be_begun_ends_alone() -> None:
+    engine, _ = engine_of("attention", slots=2)
+    spec = ControlSpec(Grammar("regex", "[a-z]+"))
+    generation = engine.submit(Request((65,), control=spec, max_tokens=4), lambda _: None)
+    other = engine.submit(Asker("attention").request(PROMPTS[1]), lambda _: None)
+    with patch.object(Engine, "controls_of", _broken):
+        play(engine)
+    assert generation.state is GenerationState.FAILED
+    assert other.state is GenerationState.FINISHED
+    assert engine.idle
+
+
+def _broken(_: Engine, request: Request) -> None:
+    if request.control is not None:
+        raise RuntimeError("no memory")
+
+
+@pytest.mark.parametrize("tau", [513.0, 1e300])
+def test_mirostat_takes_any_target(tau: float) -> None:
+    row = np.random.default_rng(1).normal(size=300).astype(np.float32)
+    choice = Chooser(Sampling(mirostat=1, mirostat_tau=tau, temperature=1.0)).choose(row, 0.0)
+    assert 0 <= choice.token < 300
