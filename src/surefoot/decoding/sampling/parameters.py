@@ -122,7 +122,9 @@ class Sampling:
             known = ", ".join(DEFAULT_SAMPLERS)
             raise InvalidParameterError("samplers", f"{unknown[0]!r} is none; there are {known}")
         if any(math.isnan(bias) or bias == math.inf for _, bias in self.logit_bias):
-            raise InvalidParameterError("logit_bias", "biases must be numbers; false bans a token")
+            raise InvalidParameterError("logit_bias", "biases must be numbers; -inf bans a token")
+        if any(token < 0 for token, _ in self.logit_bias):
+            raise InvalidParameterError("logit_bias", "token ids must be 0 or more")
 
 
 _INFINITE = math.inf
@@ -142,7 +144,7 @@ _RANGES: dict[str, tuple[float, float]] = {
     "presence_penalty": (-_INFINITE, _INFINITE),
     "frequency_penalty": (-_INFINITE, _INFINITE),
     "dry_multiplier": (0, _INFINITE),
-    "dry_base": (1, _INFINITE),
+    "dry_base": (1, 1e38),
     "dry_allowed_length": (0, _INFINITE),
     "dry_penalty_last_n": (-1, _INFINITE),
     "mirostat_tau": (0, _INFINITE),
