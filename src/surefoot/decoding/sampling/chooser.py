@@ -131,6 +131,7 @@ class Chooser:
                 pool.replace(self._ends, rest)
         if pool.top == -math.inf:
             raise DecodeError("no token is left to choose: bias or bans leave none")
+        pool.drop_banned()
         return pool
 
     def _check_biased(self, vocabulary_size: int) -> None:

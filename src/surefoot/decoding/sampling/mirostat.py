@@ -48,11 +48,11 @@ class Mirostat:
     def _count(self, pool: Pool, vocabulary_size: int) -> int:
         """How many tokens version 1 leaves; all of them where the estimate has no meaning."""
         probabilities = pool.probabilities()
-        head = probabilities[most_likely(probabilities, _HEAD)]
+        head = np.maximum(probabilities[most_likely(probabilities, _HEAD)], 1e-300)
         if len(head) < 2:
             return 1
         steps = np.log(np.arange(2, len(head) + 1) / np.arange(1, len(head)))
-        falls = np.log(head[:-1] / np.maximum(head[1:], 1e-300))
+        falls = np.log(head[:-1] / head[1:])
         exponent = float((steps * falls).sum() / (steps * steps).sum())
         excess = exponent - 1
         with np.errstate(all="ignore"):

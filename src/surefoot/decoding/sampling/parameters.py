@@ -141,9 +141,9 @@ _RANGES: dict[str, tuple[float, float]] = {
     "xtc_threshold": (0, 1),
     "repeat_last_n": (-1, _INFINITE),
     "repeat_penalty": (0, 1e6),
-    "presence_penalty": (-_INFINITE, _INFINITE),
-    "frequency_penalty": (-_INFINITE, _INFINITE),
-    "dry_multiplier": (0, _INFINITE),
+    "presence_penalty": (-1e30, 1e30),
+    "frequency_penalty": (-1e30, 1e30),
+    "dry_multiplier": (0, 1e30),
     "dry_base": (1, 1e38),
     "dry_allowed_length": (0, _INFINITE),
     "dry_penalty_last_n": (-1, _INFINITE),
@@ -151,7 +151,7 @@ _RANGES: dict[str, tuple[float, float]] = {
     "mirostat_eta": (0, _INFINITE),
     "min_tokens": (0, _INFINITE),
 }
-"""Smallest and largest value of each number."""
+"""Smallest and largest value of each number. Penalties beyond theirs would overflow a logit."""
 
 
 def _range_in_words(low: float, high: float) -> str:

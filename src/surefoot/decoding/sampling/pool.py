@@ -16,9 +16,11 @@ from surefoot.decoding.scores import nth_largest
 Floats = NDArray[np.float64]
 Flags = NDArray[np.bool_]
 
-
 LARGEST = float(np.finfo(np.float32).max)
 """Values beyond it, which no logit has, are taken for it."""
+
+_FEW = 4096
+"""Up to so many allowed tokens are taken out of the vocabulary; more are left in place."""
 
 
 class Pool:
@@ -56,7 +58,7 @@ class Pool:
         """The tokens of a mask; arguments as above."""
         bits = np.unpackbits(allowed.view(np.uint8), bitorder="little", count=len(logits))
         flags = bits.view(np.bool_)
-        if np.count_nonzero(bits) > len(logits) // 8:
+        if np.count_nonzero(bits) > _FEW:
             pool = cls(np.where(flags, logits, np.float32(-np.inf)), slack)
             pool._copied = True
             return pool
@@ -78,6 +80,13 @@ class Pool:
             shifts: what to add to each.
         """
         self.replace(tokens, self.values_of(tokens) + shifts)
+
+    def drop_banned(self) -> None:
+        """Drop candidates of value -inf, so that no sampler has to mind them."""
+        there = self.values > -np.inf
+        if self._whole is None and not there.all():
+            self.tokens, self.values = self.tokens[there], self.values[there]
+            self.kept, self.sure = self.kept[there], self.sure[there]
 
     def values_of(self, tokens: NDArray[np.int64]) -> Floats:
         """The values of some tokens; -inf for those that are no candidates."""

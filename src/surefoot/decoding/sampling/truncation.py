@@ -6,8 +6,10 @@ import numpy as np
 
 from surefoot.decoding.sampling.parameters import Sampling
 from surefoot.decoding.sampling.pool import Floats, Pool
+from surefoot.decoding.scores import nth_largest
 
-_HEAD = 512
+_HEAD = 400
+"""So many of the most likely tokens are tried first where only a head of them is wanted."""
 
 
 def top_k(pool: Pool, sampling: Sampling) -> None:
@@ -89,15 +91,16 @@ def _head_of_the_whole(pool: Pool, sampling: Sampling) -> tuple[float, float] | 
     # Mass that stays possible after all differences have moved by the slack.
     goal = float(_moved(np.array([sampling.top_p]), pool.slack)[0]) * total
     while count < len(row):
-        bound = np.sort(row[np.argpartition(row, len(row) - count)[len(row) - count :]])[0]
-        if float(weights[row >= bound].sum(dtype=np.float64)) >= goal:
-            return total, float(bound)
+        bound = nth_largest(row, count)
+        if float(weights[row >= np.float32(bound)].sum(dtype=np.float64)) >= goal:
+            return total, bound
         count *= 8
     return total, -math.inf
 
 
 def _moved(mass: Floats, shift: float) -> Floats:
     """A probability mass after its log-odds moved by `shift`."""
-    raised = mass * math.exp(min(shift, 700.0))
-    moved: Floats = raised / (raised + 1.0 - mass)
+    mass = np.minimum(mass, 1.0)
+    raised = mass * math.exp(max(-700.0, min(shift, 700.0)))
+    moved: Floats = raised / (raised + (1.0 - mass))
     return moved
