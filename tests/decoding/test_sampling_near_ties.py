@@ -1,11 +1,18 @@
 """The near-tie rule holds for every sampler, in any order, with a past and with a mask."""
 
+from dataclasses import replace
+from random import Random
+from typing import Any
+
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from surefoot.decoding import DEFAULT_SAMPLERS, GREEDY, Chooser, Sampling, TokenMask
 from tests.decoding.test_sampling import Row, rows, shaken
+
+OFF = Sampling(temperature=1.0, top_k=0, top_p=1.0, min_p=0.0)
 
 PARAMETERS = st.builds(
     Sampling,
@@ -68,6 +75,41 @@ def test_no_move_of_the_logits_changes_a_choice_that_is_no_near_tie(
         return
     for moved in shaken(row, choice.token, tolerance, seed):
         assert chooser.choose(moved, 0.0, mask).token == choice.token
+
+
+ACTIVE: dict[str, list[dict[str, Any]]] = {
+    "penalties": [{"repeat_penalty": 1.5}],
+    "top_n_sigma": [{"top_n_sigma": n} for n in (0.3, 0.7, 1.0, 1.5)],
+    "top_k": [{"top_k": k} for k in (1, 2, 3, 5)],
+    "top_p": [{"top_p": p, "min_keep": keep} for p in (0.3, 0.6, 0.9) for keep in (0, 2, 4)],
+    "min_p": [{"min_p": p, "min_keep": keep} for p in (0.1, 0.3, 0.6) for keep in (0, 2, 4)],
+    "xtc": [{"xtc_probability": 1.0, "xtc_threshold": p} for p in (0.05, 0.1, 0.2)],
+    "temperature": [{"temperature": t} for t in (0.3, 2.0)],
+}
+
+
+@pytest.mark.parametrize("first", ACTIVE)
+@pytest.mark.parametrize("second", ACTIVE)
+def test_two_samplers_one_behind_the_other_hide_no_near_tie(first: str, second: str) -> None:
+    """A wide search where it is tightest: few tokens, alike in pairs, and moves of that order."""
+    random = Random(f"{first} {second}")
+    draws = np.random.default_rng([*first.encode(), *second.encode()])
+    clear = 0
+    for _ in range(150):
+        row = draws.normal(0, 1, 6)
+        row[draws.permutation(6)[:2]] = row[0] + draws.normal(0, 0.1, 2)
+        row = row.astype(np.float32)
+        tolerance = random.choice([0.02, 0.1, 0.2])
+        fields = {**random.choice(ACTIVE[first]), **random.choice(ACTIVE[second])}
+        sampling = replace(OFF, samplers=(first, second), seed=random.getrandbits(32), **fields)
+        chooser = Chooser(sampling, [0, 1, 0])
+        choice = chooser.choose(row, tolerance)
+        if choice.near_tie:
+            continue
+        clear += 1
+        for moved in shaken(row, choice.token, tolerance, random.getrandbits(32)):
+            assert chooser.choose(moved, 0.0).token == choice.token, (row, sampling, tolerance)
+    assert clear > 5
 
 
 def near_ties(sampling: Sampling, mask: TokenMask | None = None) -> int:

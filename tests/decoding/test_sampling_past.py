@@ -178,6 +178,7 @@ def test_breakers_keep_repeats_apart() -> None:
     assert penalised(Breakers({1: ((),)})) == pytest.approx(1.0)  # only "2" may repeat
     assert penalised(Breakers({2: ((),)})) == pytest.approx(0.0)
     assert penalised(Breakers({1: ((2,),)})) == pytest.approx(0.0)  # "1 2" together are one
+    assert penalised(Breakers({1: ((), (2,))})) == pytest.approx(0.0)  # the longer one counts
     assert penalised(Breakers({1: ((3,),)})) == pytest.approx(1.75)
     assert penalised(Breakers({3: ((),)})) == pytest.approx(0.0)  # breakers are never punished
 

@@ -72,7 +72,10 @@ def top_p(pool: Pool, sampling: Sampling) -> None:
     edges = np.append(before, min(1.0, before[-1] + mass[-1]))
     at_least = _moved(edges[np.minimum(first, len(values))], -pool.slack)
     at_most = _moved(edges[np.maximum(last, 0)], pool.slack)
-    pool.cut(kept, sure=at_most < sampling.top_p, possible=at_least < sampling.top_p)
+    possible = at_least < sampling.top_p
+    if sampling.min_keep > 1:  # whatever may be among the highest may stay, too
+        possible |= pool.values >= values[: sampling.min_keep][-1] - pool.slack
+    pool.cut(kept, sure=at_most < sampling.top_p, possible=possible)
     pool.extent = max(pool.extent, min(sampling.min_keep, extent))
 
 

@@ -18,8 +18,6 @@ def xtc(pool: Pool, sampling: Sampling, position: int) -> None:
     if uniform(sampling.seed, position, _CHANCE)[0] > sampling.xtc_probability:
         return
     order = pool.ranking()
-    if len(order) < 2:
-        return
     probabilities = pool.probabilities()[order]
     last = int(np.count_nonzero(probabilities >= sampling.xtc_threshold)) - 1
     if not pool.counted or _may_cross(probabilities, sampling.xtc_threshold, pool.slack):
