@@ -96,9 +96,9 @@ def test_two_samplers_one_behind_the_other_hide_no_near_tie(first: str, second: 
     draws = np.random.default_rng([*first.encode(), *second.encode()])
     clear = 0
     for _ in range(150):
-        row = draws.normal(0, 1, 6)
-        row[draws.permutation(6)[:2]] = row[0] + draws.normal(0, 0.1, 2)
-        row = row.astype(np.float32)
+        values = draws.normal(0, 1, 6)
+        values[draws.permutation(6)[:2]] = values[0] + draws.normal(0, 0.1, 2)
+        row = values.astype(np.float32)
         tolerance = random.choice([0.02, 0.1, 0.2])
         fields = {**random.choice(ACTIVE[first]), **random.choice(ACTIVE[second])}
         sampling = replace(OFF, samplers=(first, second), seed=random.getrandbits(32), **fields)
