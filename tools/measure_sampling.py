@@ -23,6 +23,7 @@ CASES: dict[str, dict[str, Any]] = {
     "top-k 40, top-p, min-p (default)": {},
     "default, penalties": {"repeat_penalty": 1.1, "presence_penalty": 0.5},
     "default, DRY over 100,000 tokens": {"dry_multiplier": 0.8},
+    "default, penalties over all of them": {"repeat_penalty": 1.1, "repeat_last_n": -1},
     "default, logit bias": {"logit_bias": ((5, 1.0),)},
     "top-p 0.95 alone": {"top_k": 0, "min_p": 0.0},
     "min-p 0.05 alone": {"top_k": 0, "top_p": 1.0},
@@ -48,15 +49,18 @@ def main() -> None:
     print(f"vocabulary {size}, medians in milliseconds")
     for name, fields in CASES.items():
         chooser = Chooser(Sampling(**fields), history)
-        print(f"  {name:34} {timed(partial(draw, chooser, None)):.3f}")
+        print(f"  {name:36} {timed(partial(draw, chooser, None)):.3f}")
         chooser.advance(Choice(1))
+    chooser = Chooser(Sampling(dry_multiplier=0.8), [7] * 100_000)
+    took = timed(partial(draw, chooser, None))
+    print(f"  {'default, DRY over 100,000 equal ones':36} {took:.3f}")
     chooser = Chooser(Sampling())
     for name, mask in (("most tokens allowed", most), ("few tokens allowed", few)):
         took = timed(partial(draw, chooser, mask))
-        print(f"  default, {name:25} {took:.3f}")
+        print(f"  default, {name:27} {took:.3f}")
     wish = ScoreWish(top=20)
     took = timed(lambda i: chooser.choose(rows[i % 8], 0.5, None, wish))
-    print(f"  {'default, 20 log-probabilities':34} {took:.3f}")
+    print(f"  {'default, 20 log-probabilities':36} {took:.3f}")
 
 
 def timed(call: Callable[[int], object], count: int = 60) -> float:

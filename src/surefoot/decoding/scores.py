@@ -7,7 +7,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-_BLOCK = 128
+_MEMBERS = 128
+_GROUPS_FOR_EACH = 4
 _LOWEST = float(np.finfo(np.float32).min)
 
 
@@ -66,13 +67,15 @@ def most_likely(values: NDArray[np.floating], count: int) -> NDArray[np.int64]:
 def nth_largest(values: NDArray[np.floating], count: int) -> float:
     """The `count`-th largest of many values; -inf where fewer are above that.
 
-    As many blocks have a maximum that is at least the count-th largest block maximum, so that is
-    a lower bound which leaves few values to be sorted.
+    As many groups of values have a maximum that is at least the count-th largest group maximum, so
+    that is a lower bound which leaves few values to be sorted. A group's members lie far apart in
+    the array, which lets whole rows of it be compared at once.
     """
-    blocks = len(values) // _BLOCK
-    if count <= blocks // 4:
-        maxima = values[: blocks * _BLOCK].reshape(blocks, _BLOCK).max(axis=1)
-        bound = np.partition(maxima, blocks - count)[blocks - count]
+    groups = max(len(values) // _MEMBERS, min(_GROUPS_FOR_EACH * count, len(values) // 4))
+    if _GROUPS_FOR_EACH * count <= groups:
+        members = len(values) // groups
+        maxima = values[: groups * members].reshape(members, groups).max(axis=0)
+        bound = np.partition(maxima, groups - count)[groups - count]
         values = values[values >= max(float(bound), _LOWEST)]
     if count > len(values):
         return -math.inf

@@ -4,7 +4,7 @@
 is stated once, at `Choice`.
 """
 
-from surefoot.decoding.sampling.breakers import NO_BREAKERS, Breakers
+from surefoot.decoding.sampling.breakers import NO_BREAKERS, BreakerFinder, Breakers
 from surefoot.decoding.sampling.choice import Choice, Distribution
 from surefoot.decoding.sampling.chooser import Chooser, Logits, choose, distribution_of
 from surefoot.decoding.sampling.parameters import (
@@ -21,6 +21,7 @@ __all__ = [
     "GREEDY",
     "NO_BREAKERS",
     "SAMPLER_LETTERS",
+    "BreakerFinder",
     "Breakers",
     "Choice",
     "Chooser",

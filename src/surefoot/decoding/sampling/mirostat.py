@@ -6,6 +6,7 @@ import numpy as np
 
 from surefoot.decoding.sampling.parameters import Sampling
 from surefoot.decoding.sampling.pool import Pool
+from surefoot.decoding.scores import most_likely
 
 _HEAD = 100
 """From so many of the most likely tokens version 1 estimates the exponent of Zipf's law."""
@@ -29,7 +30,10 @@ class Mirostat:
             self.mu -= self._sampling.mirostat_eta * (surprise - self._sampling.mirostat_tau)
 
     def apply(self, pool: Pool, vocabulary_size: int) -> None:
-        """Leave the head of the distribution whose surprise is allowed."""
+        """Leave the head of the distribution whose surprise is allowed.
+
+        That hangs on all logits, and mu on those before, so nothing about it is taken for sure.
+        """
         pool.spread()
         pool.doubt()
         if self._sampling.mirostat == 1:
@@ -38,17 +42,17 @@ class Mirostat:
         probabilities = pool.probabilities()
         with np.errstate(divide="ignore"):
             allowed = pool.kept & (-np.log2(probabilities) <= self.mu)
-        allowed[pool.ranking()[:1]] = True
-        everything = np.ones_like(allowed)
-        pool.cut(allowed, sure=everything, possible=everything if pool.slack > 0 else allowed)
+        allowed[probabilities.argmax()] = True
+        pool.cut(allowed, sure=allowed, possible=allowed)
 
     def _count(self, pool: Pool, vocabulary_size: int) -> int:
-        """How many tokens version 1 leaves."""
-        head = pool.probabilities()[pool.ranking()[:_HEAD]]
+        """How many tokens version 1 leaves; all of them where the estimate has no meaning."""
+        probabilities = pool.probabilities()
+        head = np.maximum(probabilities[most_likely(probabilities, _HEAD)], 1e-300)
         if len(head) < 2:
             return 1
         steps = np.log(np.arange(2, len(head) + 1) / np.arange(1, len(head)))
-        falls = np.log(head[:-1] / np.maximum(head[1:], 1e-300))
+        falls = np.log(head[:-1] / head[1:])
         exponent = float((steps * falls).sum() / (steps * steps).sum())
         excess = exponent - 1
         with np.errstate(all="ignore"):

@@ -122,7 +122,9 @@ class Sampling:
             known = ", ".join(DEFAULT_SAMPLERS)
             raise InvalidParameterError("samplers", f"{unknown[0]!r} is none; there are {known}")
         if any(math.isnan(bias) or bias == math.inf for _, bias in self.logit_bias):
-            raise InvalidParameterError("logit_bias", "biases must be numbers; false bans a token")
+            raise InvalidParameterError("logit_bias", "biases must be numbers; -inf bans a token")
+        if any(token < 0 for token, _ in self.logit_bias):
+            raise InvalidParameterError("logit_bias", "token ids must be 0 or more")
 
 
 _INFINITE = math.inf
@@ -139,17 +141,17 @@ _RANGES: dict[str, tuple[float, float]] = {
     "xtc_threshold": (0, 1),
     "repeat_last_n": (-1, _INFINITE),
     "repeat_penalty": (0, 1e6),
-    "presence_penalty": (-_INFINITE, _INFINITE),
-    "frequency_penalty": (-_INFINITE, _INFINITE),
-    "dry_multiplier": (0, _INFINITE),
-    "dry_base": (1, _INFINITE),
+    "presence_penalty": (-1e30, 1e30),
+    "frequency_penalty": (-1e30, 1e30),
+    "dry_multiplier": (0, 1e30),
+    "dry_base": (1, 1e38),
     "dry_allowed_length": (0, _INFINITE),
     "dry_penalty_last_n": (-1, _INFINITE),
     "mirostat_tau": (0, _INFINITE),
     "mirostat_eta": (0, _INFINITE),
     "min_tokens": (0, _INFINITE),
 }
-"""Smallest and largest value of each number."""
+"""Smallest and largest value of each number. Penalties beyond theirs would overflow a logit."""
 
 
 def _range_in_words(low: float, high: float) -> str:

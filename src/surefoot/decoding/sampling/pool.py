@@ -1,7 +1,8 @@
 """The candidates of one position on their way through the samplers, and how sure they are.
 
 It starts as the whole vocabulary and shrinks. Tokens that a truncation leaves out are dropped only
-if they would be left out however the logits move within the tolerance.
+if they would be left out however the logits move within the tolerance. What each sampler does is
+told in its own module.
 """
 
 import math
@@ -15,9 +16,15 @@ from surefoot.decoding.scores import nth_largest
 Floats = NDArray[np.float64]
 Flags = NDArray[np.bool_]
 
+LARGEST = float(np.finfo(np.float32).max)
+"""Values beyond it, which no logit has, are taken for it."""
+
+_FEW = 4096
+"""Up to so many allowed tokens are taken out of the vocabulary; more are left in place."""
+
 
 class Pool:
-    """Candidates, in no particular order. All arrays have shape (candidates,).
+    """Candidates, by rising id. All arrays have shape (candidates,).
 
     Args:
         logits: one row, shape (vocabulary,); not changed.
@@ -29,12 +36,18 @@ class Pool:
         kept: which of them the samplers so far leave.
         sure: which they leave however the logits move within the tolerance.
         slack: as given; temperature scales it.
+        extent: how many candidates llama.cpp counts here: kept ones, and those whose value is
+            -inf, which stay in its list until a truncation cuts it.
+        counted: whether as many candidates are kept however the logits move. Else sums over them
+            may jump.
     """
 
     def __init__(self, logits: NDArray[np.float32], slack: float) -> None:
         self._whole: NDArray[np.float32] | None = logits
         self._copied = False
         self.slack = slack
+        self.extent = len(logits)
+        self.counted = True
         self.tokens = np.empty(0, np.int64)
         self.values = np.empty(0, np.float64)
         self.kept = np.empty(0, np.bool_)
@@ -45,8 +58,10 @@ class Pool:
         """The tokens of a mask; arguments as above."""
         bits = np.unpackbits(allowed.view(np.uint8), bitorder="little", count=len(logits))
         flags = bits.view(np.bool_)
-        if np.count_nonzero(bits) > len(logits) // 8:
-            return cls(np.where(flags, logits, np.float32(-np.inf)), slack)
+        if np.count_nonzero(bits) > _FEW:
+            pool = cls(np.where(flags, logits, np.float32(-np.inf)), slack)
+            pool._copied = True
+            return pool
         pool = cls(logits, slack)
         pool._begin(np.flatnonzero(flags), logits)
         return pool
@@ -66,29 +81,51 @@ class Pool:
         """
         self.replace(tokens, self.values_of(tokens) + shifts)
 
+    def drop_banned(self) -> None:
+        """Drop candidates of value -inf, so that no sampler has to mind them."""
+        there = self.values > -np.inf
+        if self._whole is None and not there.all():
+            self.tokens, self.values = self.tokens[there], self.values[there]
+            self.kept, self.sure = self.kept[there], self.sure[there]
+
     def values_of(self, tokens: NDArray[np.int64]) -> Floats:
         """The values of some tokens; -inf for those that are no candidates."""
         if self._whole is not None:
             return self._whole[tokens].astype(np.float64)
+        places, there = self._places_of(tokens)
         values = np.full(len(tokens), -np.inf)
-        for index, token in enumerate(tokens):
-            found = np.flatnonzero(self.tokens == token)
-            if len(found):
-                values[index] = self.values[found[0]]
+        values[there] = self.values[places]
         return values
 
     def replace(self, tokens: NDArray[np.int64], values: Floats) -> None:
         """Give some tokens other values; those that are no candidates don't become any."""
+        values = np.where(np.isneginf(values), values, np.clip(values, -LARGEST, LARGEST))
         if self._whole is not None:
             if not self._copied:
                 self._whole, self._copied = self._whole.copy(), True
             self._whole[tokens] = values
             return
-        for token, value in zip(tokens, values, strict=True):
-            self.values[self.tokens == token] = value
+        places, there = self._places_of(tokens)
+        self.values[places] = values[there]
+        if not self.settled:  # the kept ones need no longer be the highest
+            self.doubt()
+
+    def _places_of(self, tokens: NDArray[np.int64]) -> tuple[NDArray[np.int64], Flags]:
+        """Where those of some tokens stand that are candidates, and which of them are."""
+        if not len(self.tokens):
+            return np.empty(0, np.int64), np.zeros(len(tokens), np.bool_)
+        places = np.minimum(np.searchsorted(self.tokens, tokens), len(self.tokens) - 1)
+        there = self.tokens[places] == tokens
+        return places[there], there
+
+    @property
+    def settled(self) -> bool:
+        """Whether the same candidates are kept however the logits move."""
+        return self._whole is not None or bool(np.all(self.kept & self.sure))
 
     def keep_top(self, count: int) -> None:
         """Leave the `count` highest values; of equals, the lower id."""
+        self.extent = min(self.extent, count)
         if self._whole is not None:
             if count >= len(self._whole):
                 return
@@ -99,14 +136,23 @@ class Pool:
         last, first_out = self.values[order[count - 1]], self.values[order[count]]
         kept = np.zeros_like(self.kept)
         kept[order[:count]] = True
+        extent, counted = self.extent, self.counted
         self.cut(
             kept,
             sure=self.values > first_out + self.slack,
             possible=self.values >= last - self.slack,
         )
+        self.extent, self.counted = extent, counted
 
     def keep_above(self, least: float, margin: float, min_keep: int = 0) -> None:
-        """Leave the values from a threshold on, which may move by `margin` to either side."""
+        """Leave the values from a threshold on, which may move by `margin` to either side.
+
+        Args:
+            least: the threshold, in values.
+            margin: how far the difference of a value to it may move.
+            min_keep: so many of the highest are left in any case.
+        """
+        extent = self.extent
         if self._whole is not None:
             if min_keep > 1:
                 least = min(least, nth_largest(self._whole, min(min_keep, len(self._whole))))
@@ -119,6 +165,7 @@ class Pool:
             sure=self.values >= least + margin,
             possible=self.values >= least - margin,
         )
+        self.extent = max(self.extent, min(min_keep, extent))
 
     def cut(self, kept: Flags, sure: Flags, possible: Flags) -> None:
         """Leave what is kept, and drop what is not even possible.
@@ -130,10 +177,12 @@ class Pool:
         """
         self.kept = kept
         self.sure &= sure & kept
+        self.extent = int(np.count_nonzero(kept))
         stay = possible | kept
         if not stay.all():
             self.tokens, self.values = self.tokens[stay], self.values[stay]
             self.kept, self.sure = self.kept[stay], self.sure[stay]
+        self.counted = self.counted and self.settled
 
     def scale(self, temperature: float) -> None:
         """Divide all values."""

@@ -1,24 +1,21 @@
-"""Samplers that leave out unlikely tokens, or (XTC) the likeliest; `Pool` says what is unsure."""
+"""Samplers that leave out unlikely tokens; `Pool` says what is unsure."""
 
 import math
 
 import numpy as np
-from numpy.typing import NDArray
 
-from surefoot.decoding.noise import uniform
 from surefoot.decoding.sampling.parameters import Sampling
 from surefoot.decoding.sampling.pool import Floats, Pool
+from surefoot.decoding.scores import nth_largest
 
-_XTC_STREAM = np.array([-2])
-"""The chance of XTC hangs on an id that no token has, so it is independent of the choice."""
-
-_HEAD = 512
+_HEAD = 400
+"""So many of the most likely tokens are tried first where only a head of them is wanted."""
 
 
 def top_k(pool: Pool, sampling: Sampling) -> None:
     """Leave the k most likely tokens."""
     if sampling.top_k > 0:
-        pool.keep_top(max(sampling.top_k, sampling.min_keep))
+        pool.keep_top(sampling.top_k)
 
 
 def min_p(pool: Pool, sampling: Sampling) -> None:
@@ -32,18 +29,25 @@ def top_n_sigma(pool: Pool, sampling: Sampling) -> None:
     n = sampling.top_n_sigma
     if n <= 0:
         return
+    if not pool.counted:
+        pool.doubt()
     row = pool.whole()
     values = pool.values[pool.kept] if row is None else row
     values = values[np.isfinite(values)].astype(np.float64)
     if len(values) > 1:
         # If no logit moves by more than the tolerance, the deviation doesn't either.
+        extent = pool.extent
         pool.keep_above(pool.top - n * float(values.std()), pool.slack * (1 + n / 2))
+        pool.extent = extent  # llama.cpp leaves the others in its list, at -inf
 
 
 def top_p(pool: Pool, sampling: Sampling) -> None:
     """Leave the smallest head with so much mass (Holtzman et al. 2020)."""
     if sampling.top_p >= 1:
         return
+    if not pool.counted:
+        pool.doubt()
+    extent = pool.extent
     least = _head_of_the_whole(pool, sampling)
     if least is not None:
         total, bound = least
@@ -59,6 +63,7 @@ def top_p(pool: Pool, sampling: Sampling) -> None:
     kept[order[keep]] = True
     if pool.slack == 0:
         pool.cut(kept, sure=kept, possible=kept)
+        pool.extent = max(pool.extent, min(sampling.min_keep, extent))
         return
     # Mass in front of a token at the first and the last rank that it can take, after all
     # differences have moved by the slack.
@@ -67,7 +72,11 @@ def top_p(pool: Pool, sampling: Sampling) -> None:
     edges = np.append(before, min(1.0, before[-1] + mass[-1]))
     at_least = _moved(edges[np.minimum(first, len(values))], -pool.slack)
     at_most = _moved(edges[np.maximum(last, 0)], pool.slack)
-    pool.cut(kept, sure=at_most < sampling.top_p, possible=at_least < sampling.top_p)
+    possible = at_least < sampling.top_p
+    if sampling.min_keep > 1:  # whatever may be among the highest may stay, too
+        possible |= pool.values >= values[: sampling.min_keep][-1] - pool.slack
+    pool.cut(kept, sure=at_most < sampling.top_p, possible=possible)
+    pool.extent = max(pool.extent, min(sampling.min_keep, extent))
 
 
 def _head_of_the_whole(pool: Pool, sampling: Sampling) -> tuple[float, float] | None:
@@ -85,70 +94,16 @@ def _head_of_the_whole(pool: Pool, sampling: Sampling) -> tuple[float, float] | 
     # Mass that stays possible after all differences have moved by the slack.
     goal = float(_moved(np.array([sampling.top_p]), pool.slack)[0]) * total
     while count < len(row):
-        bound = np.sort(row[np.argpartition(row, len(row) - count)[len(row) - count :]])[0]
-        if float(weights[row >= bound].sum(dtype=np.float64)) >= goal:
-            return total, float(bound)
+        bound = nth_largest(row, count)
+        if float(weights[row >= np.float32(bound)].sum(dtype=np.float64)) >= goal:
+            return total, bound
         count *= 8
     return total, -math.inf
 
 
 def _moved(mass: Floats, shift: float) -> Floats:
     """A probability mass after its log-odds moved by `shift`."""
-    raised = mass * math.exp(min(shift, 700.0))
-    moved: Floats = raised / (raised + 1.0 - mass)
+    mass = np.minimum(mass, 1.0)
+    raised = mass * math.exp(max(-700.0, min(shift, 700.0)))
+    moved: Floats = raised / (raised + (1.0 - mass))
     return moved
-
-
-def typ_p(pool: Pool, sampling: Sampling) -> None:
-    """Leave the tokens whose surprise is nearest to the entropy (Meister et al. 2023)."""
-    if sampling.typical_p >= 1:
-        return
-    pool.doubt()
-    order = pool.ranking()
-    probabilities = pool.probabilities()[order]
-    surprise = -np.log(np.maximum(probabilities, 1e-300))
-    entropy = float((probabilities * surprise).sum())
-    typical = np.argsort(np.abs(surprise - entropy), kind="stable")
-    mass = np.cumsum(probabilities[typical])
-    enough = np.flatnonzero(mass > sampling.typical_p)
-    count = max(int(enough[0]) + 1 if len(enough) else len(order), sampling.min_keep)
-    kept = np.zeros_like(pool.kept)
-    kept[order[typical[:count]]] = True
-    everything = np.ones_like(kept)
-    pool.cut(kept, sure=everything, possible=everything if pool.slack > 0 else kept)
-
-
-def xtc(pool: Pool, sampling: Sampling, position: int) -> None:
-    """At times leave out all tokens above a threshold but the least likely of them."""
-    if sampling.xtc_probability <= 0 or sampling.xtc_threshold > 0.5:
-        return
-    if uniform(sampling.seed, position, _XTC_STREAM)[0] > sampling.xtc_probability:
-        return
-    order = pool.ranking()
-    if len(order) < 2:
-        return
-    probabilities = pool.probabilities()[order]
-    last = int(np.count_nonzero(probabilities >= sampling.xtc_threshold)) - 1
-    if last < 1 or len(order) - last < sampling.min_keep:
-        if _near(probabilities, sampling.xtc_threshold, pool.slack):
-            pool.doubt()
-        return
-    if _near(probabilities, sampling.xtc_threshold, pool.slack) or _close(pool, order, last):
-        pool.doubt()
-    kept = pool.kept.copy()
-    kept[order[:last]] = False
-    everything = np.ones_like(kept)
-    pool.cut(kept, sure=everything, possible=everything if pool.slack > 0 else kept)
-
-
-def _near(probabilities: Floats, threshold: float, slack: float) -> bool:
-    """Whether a probability could cross the threshold."""
-    if threshold <= 0 or slack == 0:
-        return False
-    return bool(np.any(np.abs(np.log(np.maximum(probabilities, 1e-300) / threshold)) <= slack))
-
-
-def _close(pool: Pool, order: NDArray[np.int64], last: int) -> bool:
-    """Whether another token could be the least likely one above the threshold."""
-    gap = pool.values[order[last - 1]] - pool.values[order[last]]
-    return bool(gap <= pool.slack)
