@@ -1,159 +1,108 @@
 """Both verification rules give the target's own distribution, with a drafter far from it.
 
-Case F8: a vocabulary of 5 and many draws, for the first token and for the first two together.
+Case F8: a vocabulary of 5 and many draws, for the first two tokens together and for each token
+after the one in front of it.
 """
 
-from collections.abc import Iterable
-from typing import Any
+from collections.abc import Callable
 
 import numpy as np
 import pytest
 from numpy.typing import NDArray
-from scipy.stats import chisquare
 
 from surefoot.decoding import (
-    Chooser,
     Draft,
     Drafter,
     Judgement,
-    Round,
     Rule,
     RuleName,
     Sampling,
+    ScoreWish,
     Sequence,
-    choose,
     distribution_of,
     drawn,
-    memory_for,
+    raw_scores,
 )
-from surefoot.decoding.noise import gumbel, stream, uniform
+from surefoot.decoding.noise import stream, uniform
 from surefoot.decoding.rejection import rejection
 from surefoot.drafting.draft_model import DraftModel
-from tests.support.fixed import FixedTarget
+from tests.support.laws import (
+    DRAFT,
+    LEAST,
+    SHAPES,
+    TARGET,
+    WHOLE,
+    SlottedTarget,
+    law,
+    p_value,
+    p_values,
+    texts,
+)
 from tests.support.planned_drafters import FunctionDrafter
 
-DRAWS = 5_000
-LEAST = 1e-4
-"""A smaller p-value fails a test. Seeds are fixed, so a test that passes goes on passing."""
-
-TARGET = np.array(
-    [[0, 2, 1, -1, 0.5], [1, 0, 2, 0.3, -2], [0, 0, 0, 3, 0], [2, -1, 0, 1, 1], [0, 1, 0, 1, 2]],
-    np.float32,
-)
-DRAFT = np.array(
-    [
-        [1.8, 0.8, 1.2, 1, 0.5],
-        [-2, 2, 0, 1, 1],
-        [1, 1, 1, 0, 1],
-        [0, 2, 2, -1, 0],
-        [2, 0, 1, 0, -1],
-    ],
-    np.float32,
-)
-SHAPES: dict[str, dict[str, Any]] = {
-    "cold": {"temperature": 0.5},
-    "warm": {"temperature": 1.0},
-    "hot": {"temperature": 1.5},
-    "top-k 3": {"temperature": 1.0, "top_k": 3},
-    "top-p 0.8": {"temperature": 1.0, "top_p": 0.8},
-    "min-p 0.1": {"temperature": 1.0, "min_p": 0.1},
-}
-WHOLE: dict[str, Any] = {"top_k": 0, "top_p": 1.0, "min_p": 0.0}
+BOTH: tuple[RuleName, ...] = ("coupled", "rejection")
 
 
-class SlottedTarget(FixedTarget):
-    """A draft model for one sequence."""
-
-    slots, context_length, batch_size = 1, 4096, 512
+def model(n_max: int = 3) -> DraftModel:
+    return DraftModel(SlottedTarget(DRAFT), n_max=n_max)
 
 
-def drafter_of(kind: str) -> Drafter:
-    if kind == "model":
-        return DraftModel(SlottedTarget(DRAFT), n_max=3)
+def certain() -> Drafter:
+    """Without distributions, as the n-gram kinds are."""
     return FunctionDrafter(lambda sequence, most: [(sequence.committed[-1] + 1) % 5] * most)
 
 
-def draws(
-    sampling: dict[str, Any],
-    rule: RuleName,
-    drafter: Drafter,
-    seeds: Iterable[int],
-    judge: Rule | None = None,
-) -> tuple[NDArray[np.int64], int, int]:
-    """The first two tokens after token 0 for many seeds; tokens drafted and accepted, too."""
-    target = FixedTarget(TARGET)
-    found, drafted, accepted = [], 0, 0
-    memory = memory_for(target, 0, 1)
-    play = Round(target, drafter, judge)
-    for seed in seeds:
-        memory.clear()
-        sequence = Sequence([0], memory, Sampling(seed=seed, **{**WHOLE, **sampling}), rule=rule)
-        while sequence.generated < 2:
-            play.play([sequence])
-        drafter.forget(sequence)
-        found.append(sequence.committed[1:3])
-        drafted += sequence.counts.drafted_by_position[0]
-        accepted += (sequence.counts.accepted_by_position or [0])[0]
-    return np.array(found), drafted, accepted
-
-
-def expected(sampling: dict[str, Any]) -> NDArray[np.float64]:
-    """The probabilities of the first two tokens together, shape (5, 5)."""
-    shape = Sampling(**{**WHOLE, **sampling})
-    rows = np.zeros((5, 5))
-    for token in range(5):
-        tokens, shares = Chooser(shape).distribution(TARGET[token])
-        rows[token, tokens] = shares
-    joint: NDArray[np.float64] = rows[0][:, None] * rows
-    return joint
-
-
-def p_value(found: NDArray[np.int64], joint: NDArray[np.float64]) -> float:
-    """That of the joint counts; tokens that have no probability must not occur."""
-    counts = np.zeros((5, 5))
-    np.add.at(counts, (found[:, 0], found[:, 1]), 1)
-    assert counts[joint == 0].sum() == 0
-    wanted = joint * len(found)
-    often = wanted >= 5  # the test holds for such cells; the rare ones are taken together
-    seen = np.append(counts[often], counts[~often].sum())
-    due = np.append(wanted[often], wanted[~often].sum())
-    return float(chisquare(seen[due > 0], due[due > 0]).pvalue)
-
-
-@pytest.mark.parametrize("kind", ["model", "certain"])
-@pytest.mark.parametrize("rule", ["coupled", "rejection"])
 @pytest.mark.parametrize("shape", SHAPES)
-def test_the_first_two_tokens_have_the_targets_distribution(
-    shape: str, rule: RuleName, kind: str
+@pytest.mark.parametrize(
+    ("rule", "drafter", "count"),
+    [
+        ("rejection", model, 1500),
+        ("rejection", certain, 700),
+        ("coupled", model, 500),
+        ("coupled", certain, 500),
+    ],
+)
+def test_texts_have_the_targets_law(
+    shape: str, rule: RuleName, drafter: Callable[[], Drafter], count: int
 ) -> None:
-    found, drafted, accepted = draws(SHAPES[shape], rule, drafter_of(kind), range(DRAWS))
-    assert 0 < accepted < drafted
-    assert p_value(found, expected(SHAPES[shape])) > LEAST
+    found = texts(drafter(), SHAPES[shape], rule=rule, count=count)
+    assert 0 < found.accepted < found.drafted
+    assert min(p_values(found.tokens, law(SHAPES[shape]))) > LEAST
+
+
+@pytest.mark.parametrize("depth", [1, 2, 4])
+def test_however_deep_drafts_are_texts_have_the_targets_law(depth: int) -> None:
+    found = texts(model(depth), SHAPES["warm"], count=800, length=8)
+    longest = max(len(sequence.counts.drafted_by_position) for sequence in found.sequences)
+    assert longest == depth
+    assert min(p_values(found.tokens, law(SHAPES["warm"]))) > LEAST
 
 
 def test_rejection_accepts_as_often_as_it_can_and_coupling_at_least_so_much() -> None:
-    shape = SHAPES["warm"]
     p = np.exp(TARGET[0]) / np.exp(TARGET[0]).sum()
     q = np.exp(DRAFT[0]) / np.exp(DRAFT[0]).sum()
     distance = float(np.abs(p - q).sum() / 2)
-    deviation = 4 * np.sqrt(0.25 / DRAWS)
-    _, drafted, accepted = draws(shape, "rejection", drafter_of("model"), range(DRAWS))
-    assert accepted / drafted == pytest.approx(1 - distance, abs=deviation + 0.05)
-    _, drafted, accepted = draws(shape, "coupled", drafter_of("model"), range(DRAWS))
-    assert accepted / drafted > (1 - distance) / (1 + distance) - deviation
+    draws = 4000
+    deviation = 4 * np.sqrt(0.25 / draws)
+    rates = {}
+    for rule in BOTH:
+        # Two tokens are the least for which there is a draft: of one token, after token 0.
+        found = texts(model(1), SHAPES["warm"], rule=rule, count=draws, length=2)
+        firsts = [sequence.counts.accepted_by_position[:1] == [1] for sequence in found.sequences]
+        assert found.drafted == draws
+        rates[rule] = sum(firsts) / draws
+    print(f"distance {distance:.3f}, {rates}")
+    assert rates["rejection"] == pytest.approx(1 - distance, abs=deviation)
+    assert rates["coupled"] > (1 - distance) / (1 + distance) - deviation
 
 
-def test_a_confidence_limit_does_not_change_the_distribution() -> None:
-    drafter = DraftModel(SlottedTarget(DRAFT), n_max=3, p_min=0.3)
-    found, drafted, _ = draws(SHAPES["hot"], "rejection", drafter, range(DRAWS))
-    assert drafted > 0
-    assert p_value(found, expected(SHAPES["hot"])) > LEAST
+# Rules that are wrong
 
 
 def against_the_most_likely(
     sequence: Sequence, draft: Draft, offset: int, logits: NDArray[np.float32], tolerance: float
 ) -> Judgement:
-    """A wrong rule: it accepts a draft token that is the target's most likely one."""
+    """It accepts a draft token that is the target's most likely one."""
     right = offset < len(draft.tokens) and draft.tokens[offset] == int(logits.argmax())
     choice = sequence.choose(logits, tolerance)
     return Judgement(choice._replace(token=draft.tokens[offset]) if right else choice, right)
@@ -162,16 +111,31 @@ def against_the_most_likely(
 def with_another_source(
     sequence: Sequence, draft: Draft, offset: int, logits: NDArray[np.float32], tolerance: float
 ) -> Judgement:
-    """A wrong rule: the ratio uses a draft distribution at another temperature."""
-    cold = Sampling(temperature=0.3, **WHOLE)
-    wrong = [distribution_of(DRAFT[0], cold, 0) for _ in draft.tokens]
-    return rejection(sequence, draft._replace(distributions=wrong), offset, logits, tolerance)
+    """It judges by draft distributions at another temperature."""
+    colder = [
+        source._replace(probabilities=source.probabilities**2 / (source.probabilities**2).sum())
+        for source in draft.distributions
+    ]
+    return rejection(sequence, draft._replace(distributions=colder), offset, logits, tolerance)
 
 
-@pytest.mark.parametrize("wrong", [against_the_most_likely, with_another_source])
+def with_a_fresh_draw(
+    sequence: Sequence, draft: Draft, offset: int, logits: NDArray[np.float32], tolerance: float
+) -> Judgement:
+    """After a rejection it draws from p in the place of what p has more than q."""
+    judged = rejection(sequence, draft, offset, logits, tolerance)
+    if judged.accepted:
+        return judged
+    return rejection(sequence, Draft(), 0, logits, tolerance)
+
+
+@pytest.mark.parametrize("wrong", [against_the_most_likely, with_another_source, with_a_fresh_draw])
 def test_a_rule_that_is_wrong_is_found_out(wrong: Rule) -> None:
-    found, _, _ = draws(SHAPES["warm"], "rejection", drafter_of("model"), range(DRAWS), wrong)
-    assert p_value(found, expected(SHAPES["warm"])) < LEAST
+    found = texts(model(), SHAPES["warm"], judge=wrong, count=1500)
+    assert min(p_values(found.tokens, law(SHAPES["warm"]))) < LEAST
+
+
+# Noise
 
 
 def test_draft_acceptance_and_residual_have_noise_of_their_own() -> None:
@@ -184,27 +148,50 @@ def test_draft_acceptance_and_residual_have_noise_of_their_own() -> None:
             assert abs(np.corrcoef(one, other)[0, 1]) < 0.1
 
 
-def test_the_draft_models_draws_are_from_what_it_hands_over() -> None:
-    sampling = Sampling(seed=1, temperature=1.0, **WHOLE)
-    source = distribution_of(DRAFT[0], sampling, 5)
-    tokens = [drawn(source, seed, 5) for seed in range(4000)]
-    counts = np.bincount(tokens, minlength=5)
-    shares = np.zeros(5)
-    shares[source.tokens] = source.probabilities
-    assert chisquare(counts, shares * 4000).pvalue > LEAST
+def test_a_drafters_draws_are_independent_of_the_targets() -> None:
+    """Case F9: a drafter that is the target itself would draw alike if it shared the noise."""
+    found = texts(FunctionDrafter(lambda *_: ()), SHAPES["warm"], count=4000, length=1)
+    source = distribution_of(TARGET[0], Sampling(**SHAPES["warm"]), 1)
+    pairs = np.zeros((5, 5))
+    for seed, (token,) in enumerate(found.tokens):
+        pairs[drawn(source, seed, 1), token] += 1
+    shares = law(SHAPES["warm"])[0]
+    assert p_value(pairs, np.outer(shares, shares) * pairs.sum()) > LEAST
 
 
-def test_a_seed_gives_the_same_text_twice() -> None:
-    one, _, _ = draws(SHAPES["hot"], "rejection", drafter_of("model"), range(200))
-    other, _, _ = draws(SHAPES["hot"], "rejection", drafter_of("model"), range(200))
+def test_a_seed_gives_the_same_text_twice_and_another_seed_another() -> None:
+    one, other = (texts(model(), SHAPES["hot"], count=100, length=12).tokens for _ in range(2))
     assert np.array_equal(one, other)
+    assert len({tuple(text) for text in one.tolist()}) > 95
+
+
+# Temperature 0, and scores
 
 
 def test_at_temperature_zero_both_rules_take_the_most_likely() -> None:
-    cold = {"temperature": 0.0}
-    coupled, _, _ = draws(cold, "coupled", drafter_of("model"), range(5))
-    rejected, _, _ = draws(cold, "rejection", drafter_of("model"), range(5))
-    assert np.array_equal(coupled, rejected)
-    assert set(coupled[:, 0].tolist()) == {int(TARGET[0].argmax())}
-    assert choose(TARGET[0], Sampling(temperature=0.0), 1, 0.0).token == int(TARGET[0].argmax())
-    assert gumbel(0, 0, np.array([0])).shape == (1,)
+    cold = {**WHOLE, "temperature": 0.0}
+    likely, last = [], 0
+    for _ in range(6):
+        last = int(TARGET[last].argmax())
+        likely.append(last)
+    for rule in BOTH:
+        found = texts(model(), cold, rule=rule, count=3)
+        assert found.tokens.tolist() == [likely] * 3
+        assert found.drafted > 0
+
+
+@pytest.mark.parametrize("post_sampling", [False, True])
+def test_every_token_has_its_scores_accepted_or_not(post_sampling: bool) -> None:
+    found = texts(model(), SHAPES["top-k 3"], count=20, length=8, wish=ScoreWish(2, post_sampling))
+    assert 0 < found.accepted < found.drafted
+    rows = law(SHAPES["top-k 3"])
+    for sequence in found.sequences:
+        assert len(sequence.scores) == sequence.generated
+        before = [0, *sequence.committed[1:-1]]
+        for last, token, scores in zip(
+            before, sequence.committed[1:], sequence.scores, strict=True
+        ):
+            if post_sampling:
+                assert scores.logprob == pytest.approx(np.log(rows[last, token]))
+            else:
+                assert scores == raw_scores(TARGET[last], token, 2)

@@ -138,17 +138,23 @@ class Round:
         return max(0, depth)
 
     def _usable(self, sequence: Sequence, draft: Draft, depth: int) -> Draft:
-        """The head of a draft that has room, is known, is permitted, and can be padded."""
+        """The head of a draft that has room, is known, is permitted, and can be padded.
+
+        For rejection it ends behind the first unknown token, and whatever is permitted.
+        """
         if not draft.tokens:
             return draft
         size = self.target.vocabulary_size
         tokens = draft.tokens[:depth]
-        unknown = (i for i, token in enumerate(tokens) if not 0 <= token < size)
-        tokens = tokens[: next(unknown, len(tokens))]
+        unknown = next((i for i, token in enumerate(tokens) if not 0 <= token < size), len(tokens))
         # Rejection has to see what was drawn: leaving out the tokens that it would reject anyway
         # would change the law of those that are drawn in their place.
-        if sequence.control is not None and sequence.rule != "rejection":
-            tokens = tokens[: sequence.control.permitted(tokens)]
+        if self.rule is None and sequence.rule == "rejection":
+            tokens = tokens[: unknown + 1]
+        else:
+            tokens = tokens[:unknown]
+            if sequence.control is not None:
+                tokens = tokens[: sequence.control.permitted(tokens)]
         if self.target.widths is not None:
             undoable = sequence.memory.longest_draft
             while tokens and len(tokens) + self._padding(sequence, len(tokens)) > undoable:
@@ -188,7 +194,7 @@ class Round:
         whole = self.target.widths is not None
         feeds = []
         for sequence, draft, padding in zip(sequences, drafts, fillers, strict=True):
-            tokens = [*sequence.pending, *draft.tokens, *[FILLER] * padding]
+            tokens = [*sequence.pending, *map(self._fed, draft.tokens), *[FILLER] * padding]
             outputs = len(tokens) if whole else 1 + len(draft.tokens)
             tentative = len(draft.tokens) + padding
             feeds.append(Feed(sequence.memory.id, tokens, sequence.state_len, outputs, tentative))
@@ -199,6 +205,10 @@ class Round:
             rows.append(given[first:])
             sequence.memory.absorbed(len(feed.tokens))
         return rows
+
+    def _fed(self, token: int) -> int:
+        """A draft token as the model takes it; one that it does not know is never accepted."""
+        return token if 0 <= token < self.target.vocabulary_size else FILLER
 
     # What comes of it
 

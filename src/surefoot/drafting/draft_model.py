@@ -9,7 +9,8 @@ model every batch of the target's as well, rejected drafts included: one more pa
 
 At temperature 0 it proposes its own most likely token. Above, it chooses from its own
 distribution by the target's rule, with the sequence's own sampling parameters and noise at the
-token's position; so two models that agree choose alike, however random the choice is.
+token's position; so two models that agree choose alike, however random the choice is. For a
+sequence that verifies by rejection it draws with noise of its own, and hands over from what.
 """
 
 import logging
@@ -65,7 +66,8 @@ class DraftModel:
         model: the draft model.
         n_max: most tokens in a draft.
         n_min: a shorter draft is not used.
-        p_min: a draft ends before the first token that the draft model finds less probable.
+        p_min: a draft ends before the first token that the draft model finds less probable; for
+            rejection, where even its most probable one is.
         shared: token ids below this mean the same to both models; others are never drafted, and a
             text that has one gets no more drafts. None if all of the draft model's do.
 
@@ -219,12 +221,17 @@ class DraftModel:
         return len(tokens) < guess.most and len(tokens) <= undoable
 
     def _fail(self, guesses: Series["_Guess"], error: Exception) -> None:
-        """Forget what the draft model knows of some sequences, and their drafts."""
+        """Forget what the draft model knows of some sequences, and their drafts.
+
+        Not what was drawn for rejection, which would change the law of the text if the failure
+        hangs on what that is.
+        """
         _LOG.warning("%s: %s; %d draft(s) are lost", self.name, error, len(guesses))
         self.failures += len(guesses)
         for guess in guesses:
-            guess.tokens.clear()
-            guess.distributions.clear()
+            guess.failed = True
+            if guess.sequence.rule != "rejection":
+                guess.tokens.clear()
             shadow = guess.shadow
             shadow.clear()
             shadow.failures += 1
@@ -234,7 +241,7 @@ class DraftModel:
                 guess.sequence.counts.drafter_errors += 1
 
     def _finish(self, guess: "_Guess") -> Draft:
-        if guess.tokens:
+        if guess.tokens and not guess.failed:
             guess.shadow.failures = 0
         return self._minima.draft(guess.sequence, guess.tokens, self.name, guess.distributions)
 
@@ -249,6 +256,7 @@ class _Guess:
         most: most tokens to draft; 0 for none.
         tokens: drafted so far.
         distributions: what they were drawn from, under rejection.
+        failed: whether drafting failed, and nothing more can come.
     """
 
     sequence: Sequence
@@ -256,6 +264,7 @@ class _Guess:
     most: int = 0
     tokens: list[int] = field(default_factory=list)
     distributions: list[Distribution] = field(default_factory=list)
+    failed: bool = False
 
     @property
     def debt(self) -> int:

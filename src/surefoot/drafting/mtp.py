@@ -12,7 +12,8 @@ heads each makes one token: the i-th is fed the text, and the tokens and rows of
 
 At temperature 0 it proposes the head's most likely token. Above, it chooses from the head's
 distribution by the target's rule, with the sequence's own sampling parameters and noise at the
-token's position, so that both choose alike as often as they can.
+token's position, so that both choose alike as often as they can. For a sequence that verifies by
+rejection it draws with noise of its own, and hands over from what.
 """
 
 import logging
@@ -52,7 +53,8 @@ class MtpDrafter:
         head: the heads.
         n_max: most tokens in a draft; of several heads each drafts one at most.
         n_min: a shorter draft is not used.
-        p_min: a draft ends before the first token that the head finds less probable.
+        p_min: a draft ends before the first token that the head finds less probable; for
+            rejection, where even its most probable one is.
         shared: token ids below this mean the same to the head and the target; others are never
             drafted. None if all of the head's do.
 
@@ -190,15 +192,20 @@ class MtpDrafter:
         return HeadFeed(trail.slot, tokens, np.stack(rows), start, part.guess is not None)
 
     def _fail(self, parts: Series["_Part"], head: int, error: Exception) -> None:
-        """Forget what a head knows of some sequences, and their drafts."""
+        """Forget what a head knows of some sequences, and their drafts.
+
+        Not what was drawn for rejection, which would change the law of the text if the failure
+        hangs on what that is.
+        """
         for part in parts:
             self.failures += 1
             part.trail.lose(head)
             part.trail.failures += 1
             if part.guess is not None:
-                part.guess.tokens.clear()
-                part.guess.distributions.clear()
-                part.guess.most = 0
+                part.guess.failed = True
+                if part.guess.sequence.rule != "rejection":
+                    part.guess.tokens.clear()
+                part.guess.most = len(part.guess.tokens)
             try:
                 self._head.cut(part.trail.slot, 0, head)
             except SurefootError as refusal:
@@ -249,7 +256,7 @@ class MtpDrafter:
             guess.most = len(tokens)
 
     def _finish(self, guess: "_Guess") -> Draft:
-        if guess.tokens:
+        if guess.tokens and not guess.failed:
             guess.trail.failures = 0
         return self._minima.draft(guess.sequence, guess.tokens, self.name, guess.distributions)
 
@@ -265,6 +272,7 @@ class _Guess:
         tokens: drafted so far.
         distributions: what they were drawn from, under rejection.
         rows: the head's own row at the token before each of them.
+        failed: whether a pass failed, and nothing more can come.
     """
 
     sequence: Sequence
@@ -273,6 +281,7 @@ class _Guess:
     tokens: list[int] = field(default_factory=list)
     rows: list[Row] = field(default_factory=list)
     distributions: list[Distribution] = field(default_factory=list)
+    failed: bool = False
 
     @property
     def goes_on(self) -> bool:
