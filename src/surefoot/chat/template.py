@@ -65,7 +65,9 @@ class ChatTemplate:
         self._tokens = {"bos_token": bos_text, "eos_token": eos_text}
         self._knows_developer = "developer" in source
         self._wants_parts = self._reads_only_parts()
-        self._wants_objects = "tool_calls" in source and self._escapes_arguments()
+        self._wants_objects, self._empty = (
+            self._call_needs() if "tool_calls" in source else (False, "")
+        )
 
     def render(
         self,
@@ -78,8 +80,10 @@ class ChatTemplate:
     ) -> str:
         """The prompt's text.
 
-        Text parts are joined, unless the template reads nothing but parts, and "developer" becomes
-        "system" for templates that don't know it.
+        Text parts are joined, unless the template reads nothing but parts, "developer" becomes
+        "system" for templates that don't know it, and the arguments of calls become objects for
+        those that need them. Content that is null or missing is an empty text, or null beside
+        calls if the template shows them only then.
 
         Args:
             messages: the conversation, oldest first.
@@ -110,9 +114,12 @@ class ChatTemplate:
         expected = dict(message)
         if expected.get("role") == "developer" and not self._knows_developer:
             expected["role"] = "system"
-        if self._wants_objects and expected.get("tool_calls"):
-            expected["tool_calls"] = [_with_object(call) for call in expected["tool_calls"]]
+        calls = expected.get("tool_calls")
+        if self._wants_objects and calls:
+            expected["tool_calls"] = [_with_object(call) for call in calls]
         content = expected.get("content")
+        if not content and not isinstance(content, list):
+            content = expected["content"] = self._empty if calls else ""
         if self._wants_parts and isinstance(content, str):
             expected["content"] = _parts(content)
         elif not self._wants_parts and isinstance(content, list):
@@ -123,20 +130,34 @@ class ChatTemplate:
         """Whether the template drops a text and shows a text part: found out by trying it."""
         return not self._shows(_NEEDLE) and self._shows(_parts(_NEEDLE))
 
-    def _escapes_arguments(self) -> bool:
-        """Whether a template writes a call's arguments as JSON by itself, so that it needs them as
-        an object and not, as clients send them, as a text: found out by trying it."""
-        as_text = self._render_call(f'{{"{_NEEDLE}": 1}}')
-        as_object = self._render_call({_NEEDLE: 1})
-        good = f'"{_NEEDLE}"'
-        return good not in as_text and good in as_object
+    def _call_needs(self) -> tuple[bool, str | None]:
+        """What a call needs to be shown in full: found out by trying it.
 
-    def _render_call(self, arguments: Any) -> str:
-        call = {"id": "a1b2c3d4e", "type": "function",
-                "function": {"name": "f", "arguments": arguments}}  # fmt: skip
+        Clients send arguments as a JSON text. Some templates print it, others want an object,
+        which they write as JSON or go through. And some show a call only beside no content at all,
+        others only beside a text, be it empty.
+
+        Returns:
+            Whether the arguments must be an object, and what empty content must be.
+        """
+        as_text, as_object = f'{{"{_NEEDLE}": 1}}', {_NEEDLE: 1}
+        for empty in ("", None):
+            shown = self._render_call(as_text, empty)
+            # Neither escaped once more nor in braces of the template's own: as the model wrote it.
+            if as_text in shown and f"{{{as_text}" not in shown and not _says_none(shown, empty):
+                return False, empty
+        for empty in ("", None):
+            shown = self._render_call(as_object, empty)
+            if _NEEDLE in shown and not _says_none(shown, empty):
+                return True, empty
+        return False, ""
+
+    def _render_call(self, arguments: str | dict[str, int], content: str | None) -> str:
+        function = {"name": "f", "arguments": arguments}
+        call = {"id": "a1b2c3d4e", "type": "function", "function": function}
         messages: list[Message] = [
             {"role": "user", "content": "a"},
-            {"role": "assistant", "content": "", "tool_calls": [call]},
+            {"role": "assistant", "content": content, "tool_calls": [call]},
         ]
         try:
             return self._render(messages, {"add_generation_prompt": False})
@@ -152,15 +173,22 @@ class ChatTemplate:
 
 
 def _with_object(call: Any) -> Any:
-    """A tool call with its arguments as an object, if they are the text of one."""
+    """A tool call with its arguments as an object, if they are the text of one, or of nothing."""
     if not isinstance(call, dict) or not isinstance(call.get("function"), dict):
         return call
     function = call["function"]
     try:
-        arguments = json.loads(function.get("arguments", ""))
-    except (ValueError, TypeError):
+        arguments = json.loads(function.get("arguments") or "{}")
+    except (ValueError, TypeError, RecursionError):
+        return call
+    if not isinstance(arguments, dict):
         return call
     return {**call, "function": {**function, "arguments": arguments}}
+
+
+def _says_none(shown: str, empty: str | None) -> bool:
+    """Whether a template took content that is null for a word."""
+    return empty is None and "None" in shown
 
 
 def _parts(text: str) -> list[dict[str, str]]:
