@@ -27,6 +27,7 @@ WEATHER: dict[str, Any] = {
         "required": ["city"],
     },
 }
+TOOLS: list[dict[str, Any]] = [WEATHER, {"name": "f"}, {"name": "g"}]
 Answer = tuple[str, str, list[tuple[str, str]]]
 """Reasoning, content, and the calls: names and arguments."""
 
@@ -128,6 +129,74 @@ CASES: list[tuple[str, str, Answer]] = [
         f'{_ds("tool calls begin")}{DS_OLD}{{"city": "P"}}\n```{DS_END}{_ds("tool calls end")}',
         ("", "", [("get_weather", '{"city": "P"}')]),
     ),
+    ("hermes", "  ", ("", "  ", [])),
+    ("hermes", "<think>a</think>\n\n<tool_call>no", ("a", "<tool_call>no", [])),
+    ("hermes", '<tool_call>{"name": "f"}</tool_call>', ("", "", [("f", "{}")])),
+    ("hermes", '<tool_call>{"name": "f", "arguments": null}</tool_call>', ("", "", [("f", "{}")])),
+    ("hermes", '<tool_call>{"name": "f", "arguments": ""}</tool_call>', ("", "", [("f", "{}")])),
+    (
+        "hermes",
+        '<tool_call>{"name": "f", "arguments": {}, "parameters": {}, "arguments": {"a": 1}}'
+        "</tool_call>",
+        ("", "", [("f", "{}")]),
+    ),
+    (
+        "hermes",
+        '<tool_call>{"a\nb": 1}</tool_call>',
+        ("", '<tool_call>{"a\nb": 1}</tool_call>', []),
+    ),
+    ("hermes", '<tool_call>{"\\q": {}}', ("", '<tool_call>{"\\q": {}}', [])),
+    ("hermes", '<tool_call>{"name": }', ("", '<tool_call>{"name": }', [])),
+    ("hermes", '<tool_call>{"name": 1}', ("", '<tool_call>{"name": 1}', [])),
+    ("hermes", '<tool_call>{"name": ""}', ("", '<tool_call>{"name": ""}', [])),
+    (
+        "hermes",
+        '<tool_call>{"name": "f", "arguments": {"a": "</tool_call>"}}</tool_call>',
+        ("", "", [("f", '{"a": "</tool_call>"}')]),
+    ),
+    (
+        "hermes",
+        '<tool_call>{"name": "f", "arguments": {}}\n</tool_cup> is lost?',
+        ("", "</tool_cup> is lost?", [("f", "{}")]),
+    ),
+    (
+        "hermes",
+        '<tool_call>{"name": "größe", "arguments": {"ü": "東京 \U0001f600"}}</tool_call>',
+        ("", "", [("größe", '{"ü": "東京 \U0001f600"}')]),
+    ),
+    (
+        "qwen3-coder",
+        "<tool_call><function=f>\n<para> and on",
+        ("", "<para> and on", [("f", "")]),
+    ),
+    (
+        "llama3",
+        '{"name": "f", "parameters": {"a": 1}}; {"name": "g", "parameters": {}}',
+        ("", "", [("f", '{"a": 1}'), ("g", "{}")]),
+    ),
+    (
+        "llama3",
+        '<|python_tag|>{"name": "f", "parameters": {}}\n{"name": "g", "parameters": {}} so',
+        ("", "so", [("f", "{}"), ("g", "{}")]),
+    ),
+    ("llama3", ' {\n "name" : "f", "parameters": {}}', ("", "", [("f", "{}")])),
+    (
+        "llama3",
+        '{"type": "function", "name": "f", "parameters": {}}',
+        ("", "", [("f", "{}")]),
+    ),
+    ("llama3", '\n{"name": "Ada", "age": 3}', ("", '\n{"name": "Ada", "age": 3}', [])),
+    ("llama3", '<|python_tag|>print("a")', ("", '<|python_tag|>print("a")', [])),
+    (
+        "mistral",
+        '[TOOL_CALLS]f[CALL_ID]a1B2c3d4E[ARGS]{"a": 1}[TOOL_CALLS]g[ARGS]{}',
+        ("", "", [("f", '{"a": 1}'), ("g", "{}")]),
+    ),
+    (
+        "mistral",
+        '[TOOL_CALLS] [{"name": "f", "arguments": {}}, {"town": 1}]',
+        ("", ', {"town": 1}]', [("f", "{}")]),
+    ),
     ("none", "<think>a</think>\n\nb<tool_call>", ("a", "b<tool_call>", [])),
 ]
 
@@ -152,7 +221,7 @@ def merged(events: Iterable[Event]) -> Answer:
 
 def parsed(name: str, pieces: Iterable[str], **settings: bool) -> Answer:
     wanted = {"reasoning": True, "opened": False, "calls": True} | settings
-    parser = FORMATS[name].parser([WEATHER], **wanted)
+    parser = FORMATS[name].parser(TOOLS, **wanted)
     events = [event for piece in pieces for event in parser.feed(piece)]
     return merged(events + parser.finish())
 
@@ -174,7 +243,8 @@ FRAGMENTS = st.sampled_from(
     ["<think>", "</think>", "<tool_call>", "</tool_call>", '{"name": "f", "arguments": ', "{}", "}",
      "a", " ", "\n", "<", '"', "[TOOL_CALLS]", "[ARGS]", "f", "<function=f>", "</function>",
      "<parameter=city>", "</parameter>", "<|channel|>", "<|message|>", "final", "analysis", "[",
-     "]",      DS_CALL, DS_END, "<start_function_call>", "call:f{}", "<end_function_call>", "é"]
+     "]", ";", "[CALL_ID]", '{"name": "f"}', "<|python_tag|>",
+     DS_CALL, DS_END, "<start_function_call>", "call:f{}", "<end_function_call>", "é"]
 )  # fmt: skip
 
 
@@ -236,7 +306,7 @@ def test_a_template_tells_its_format(marker: str | None, name: str) -> None:
 
 
 def test_streamed_arguments_begin_before_the_call_has_ended() -> None:
-    parser = FORMATS["hermes"].parser([WEATHER], reasoning=True, opened=False, calls=True)
+    parser = FORMATS["hermes"].parser(TOOLS, reasoning=True, opened=False, calls=True)
     events = parser.feed('<tool_call>{"name": "get_weather", "arguments": {"city": "Par')
     assert merged(events) == ("", "", [("get_weather", '{"city": "Par')])
     assert json.loads('{"city": "Par' + 'is"}') == {"city": "Paris"}

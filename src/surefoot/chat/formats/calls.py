@@ -2,13 +2,19 @@
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Collection, Mapping
 from collections.abc import Sequence as Series
 from enum import Enum
 from typing import Any, Protocol
 
 from surefoot.chat.formats.base import Tool
-from surefoot.chat.formats.scanning import JsonEnd, as_json_text
+from surefoot.chat.formats.scanning import JsonEnd, arguments_text, json_string
+
+ARGUMENT_KEYS = ("arguments", "parameters")
+"""Keys that models give to a call's arguments."""
+
+BEGINS_VALUE = frozenset('{["-0123456789tfn')
+"""Characters that a JSON value can begin with."""
 
 LONGEST_HEAD = 400
 """Most characters in front of a call's arguments; more are no call's head."""
@@ -27,7 +33,8 @@ class CallReader(Protocol):
 
     Attributes:
         out: what has been understood since it was last emptied: a name begins a call, as a tuple,
-            and texts go on with its arguments.
+            and texts go on with its arguments. What comes behind the last of it, an empty text
+            too, is given back if the reader fails.
     """
 
     out: list[tuple[str] | str]
@@ -41,18 +48,18 @@ class ObjectReader:
 
     Args:
         end: what follows the object; empty for nothing.
-        keys: names of the key that holds the arguments.
+        names: the only names that make it a call; None for any.
     """
 
-    def __init__(self, end: str = "", keys: Series[str] = ("arguments", "parameters")) -> None:
+    def __init__(self, end: str = "", names: Collection[str] | None = None) -> None:
         self.out: list[tuple[str] | str] = []
         self._end = end
-        self._keys = keys
+        self._names = names
         self._state = "open"
-        self._key = ""
+        self._key: str | None = None
         self._value = JsonEnd()
         self._name: str | None = None
-        self._early = ""
+        self._arguments: str | None = None
         self._streams = False
         self._tail = ""
 
@@ -62,25 +69,20 @@ class ObjectReader:
             case "value":
                 return self._in_value(char)
             case "key":
-                self._key += char
-                if self._value.feed(char):
-                    self._state = "colon"
-                return Progress.MORE
+                return self._in_key(char)
             case "end":
                 return self._at_end(char)
         if char.isspace():
             return Progress.MORE
         wanted = {"open": "{", "first": '"}', "next": '"', "colon": ":", "after": ",}"}[self._state]
-        if char not in wanted:
-            return Progress.FAILED
-        return self._structure(char)
+        return self._structure(char) if char in wanted else Progress.FAILED
 
     def _structure(self, char: str) -> Progress:
         match char:
             case "{":
                 self._state = "first"
             case '"':
-                self._state, self._key, self._value = "key", char, JsonEnd()
+                self._state, self._value = "key", JsonEnd()
                 self._value.feed(char)
             case ":":
                 self._state, self._value = "value", JsonEnd()
@@ -90,58 +92,98 @@ class ObjectReader:
                 return self._close()
         return Progress.MORE
 
+    def _in_key(self, char: str) -> Progress:
+        if not self._value.feed(char):
+            return Progress.MORE
+        self._state, self._key = "colon", json_string(self._value.text)
+        return Progress.FAILED if self._key is None else Progress.MORE
+
     def _in_value(self, char: str) -> Progress:
         value = self._value
-        if not value.text and char.isspace():
-            return Progress.MORE
-        if value.scalar and char in ",}":
-            self._take()
-            return self._structure(char)
-        first = not value.text
+        if not value.first:
+            if char.isspace():
+                return Progress.MORE
+            if char not in BEGINS_VALUE:
+                return Progress.FAILED
+            # An object is passed on as it comes, once it is known whose arguments it is.
+            self._streams = char == "{" and self._has_arguments and self._name is not None
+        elif value.scalar and char in ",}":
+            return self._structure(char) if self._take() else Progress.FAILED
         done = value.feed(char)
-        if first and char == "{" and self._is_arguments and self._name is not None:
-            self._streams = True
         if self._streams:
+            self._arguments = ""
             self.out.append(char)
-        if done:
-            self._take()
-        return Progress.MORE
+        return Progress.MORE if not done or self._take() else Progress.FAILED
 
     @property
-    def _is_arguments(self) -> bool:
-        return json.loads(self._key) in self._keys
+    def _has_arguments(self) -> bool:
+        return self._key in ARGUMENT_KEYS and self._arguments is None
 
-    def _take(self) -> None:
-        """A value is complete."""
-        key, text = json.loads(self._key), self._value.text.strip()
-        if key == "name" and self._name is None:
-            name = as_json_text(text)
-            self._name = name
-            self.out.append((name,))
-            if self._early:
-                self.out.append(self._early)
-        elif key in self._keys and not self._streams:
-            arguments = as_json_text(text)
-            if self._name is None:
-                self._early = arguments
-            else:
-                self.out.append(arguments)
-        self._streams = False
-        self._state, self._value = "after", JsonEnd()
+    def _take(self) -> bool:
+        """A value is complete; tells whether it still is a call."""
+        self._state = "after"
+        if self._streams:
+            self._streams = False
+        elif self._key == "name" and self._name is None:
+            self._name = json_string(self._value.text)
+            if not self._name or (self._names is not None and self._name not in self._names):
+                return False
+            self.out.append((self._name,))
+            if self._arguments is not None:
+                self.out.append(self._arguments)
+        elif self._has_arguments:
+            self._arguments = arguments_text(self._value.text.strip())
+            if self._name is not None:
+                self.out.append(self._arguments)
+        return True
 
     def _close(self) -> Progress:
         if self._name is None:
             return Progress.FAILED
+        self.out.append("{}" if self._arguments is None else "")
         self._state = "end"
-        return Progress.DONE if not self._end else Progress.MORE
+        return Progress.MORE if self._end else Progress.DONE
 
     def _at_end(self, char: str) -> Progress:
         if not self._tail and char.isspace():
             return Progress.MORE
-        self._tail += char
-        if self._tail == self._end:
+        tail = self._tail + char
+        if tail == self._end:
             return Progress.DONE
-        return Progress.MORE if self._end.startswith(self._tail) else Progress.FAILED
+        if not self._end.startswith(tail):
+            return Progress.FAILED
+        self._tail = tail
+        return Progress.MORE
+
+
+class SeveralReader:
+    """Calls in a row, such as `[{..}, {..}]` or `{..}; {..}`.
+
+    Args:
+        make: makes a reader for the next of them.
+        end: what ends them; empty if nothing does.
+    """
+
+    def __init__(self, make: Callable[[], CallReader], end: str = "") -> None:
+        self._make = make
+        self._end = end
+        self._one: CallReader | None = make()
+        self.out = self._one.out
+
+    def feed(self, char: str) -> Progress:
+        """Take a character; see `CallReader`."""
+        if self._one is None:
+            if char == self._end:
+                return Progress.DONE
+            if char != "{":
+                return Progress.MORE if char.isspace() or char in ",;" else Progress.FAILED
+            self._one = self._make()
+            self._one.out = self.out
+        progress = self._one.feed(char)
+        if progress is not Progress.DONE:
+            return progress
+        self._one = None
+        return Progress.MORE
 
 
 class NamedReader:

@@ -8,7 +8,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from surefoot.chat.formats.base import CallRules, Format, Parser, SpecialToken, Tags, Tool
-from surefoot.chat.formats.calls import CallReader, NamedReader, ObjectReader, XmlReader
+from surefoot.chat.formats.calls import (
+    CallReader,
+    NamedReader,
+    ObjectReader,
+    SeveralReader,
+    XmlReader,
+)
 from surefoot.chat.formats.gemma import GemmaReader
 from surefoot.chat.formats.harmony import Harmony
 from surefoot.chat.formats.mistral import MistralReader
@@ -167,11 +173,11 @@ FORMATS: dict[str, Format] = {
         TaggedFormat(
             "llama3",
             ("<|python_tag|>",),
-            lambda _tools, _trigger: ObjectReader(),
+            lambda tools, trigger: _llama_reader(tools, trigger),
             _object("parameters"),
             reasoning=None,
             markup=("<|python_tag|>",),
-            at_start=('{"name"', '{ "name"'),
+            at_start=('{"name":', '{"type":"function"'),
         ),
         TaggedFormat(
             "mistral",
@@ -179,7 +185,7 @@ FORMATS: dict[str, Format] = {
             lambda _tools, _trigger: MistralReader(),
             _mistral,
             reasoning=Tags("[THINK]", "[/THINK]"),
-            markup=("[TOOL_CALLS]", "[ARGS]", "[THINK]", "[/THINK]"),
+            markup=("[TOOL_CALLS]", "[CALL_ID]", "[ARGS]", "[THINK]", "[/THINK]"),
         ),
         TaggedFormat(
             "gemma",
@@ -209,6 +215,12 @@ FORMATS: dict[str, Format] = {
     )
 }
 """All formats."""
+
+
+def _llama_reader(tools: Series[Tool], trigger: str) -> SeveralReader:
+    """Without a tag, only the name of a tool tells a call from an answer in JSON."""
+    names = None if trigger else {tool["name"] for tool in tools}
+    return SeveralReader(lambda: ObjectReader(names=names))
 
 
 def _xml_reader(tools: Series[Tool], trigger: str) -> XmlReader:

@@ -29,7 +29,8 @@ class TaggedParser:
         triggers: what begins a call; none if calls are not told apart.
         reader: reads calls.
         closings: tags that belong to nothing and are left out, such as the end of a section.
-        at_start: triggers that count at the beginning of the answer only, and are part of the call.
+        at_start: triggers that count at the beginning of the answer only, and are part of the call;
+            blanks between their characters don't matter.
     """
 
     def __init__(
@@ -77,6 +78,8 @@ class TaggedParser:
         rest = self._scanner.rest() or self._lead
         if rest:
             self._tell(rest, events)
+        if self._fresh and not self._behind_tag and self._blanks:
+            events.append(ContentDelta(self._blanks))  # an answer of blanks alone
         return events
 
     # Text
@@ -84,11 +87,11 @@ class TaggedParser:
     def _read_text(self, text: str, events: list[Event]) -> str:
         if self._at_start and not self._inside:
             text, self._lead = self._lead + text, ""
-            start = text.lstrip()
+            start = "".join(text.split())
             if any(start.startswith(trigger) for trigger in self._at_start):
                 self._at_start = ()
-                self._begin("", events)
-                return start
+                self._begin("")
+                return text
             if any(trigger.startswith(start) for trigger in self._at_start):
                 self._lead = text
                 return ""
@@ -101,7 +104,7 @@ class TaggedParser:
         if self._said and self._reasoning is not None and tag == self._reasoning.start:
             self._tell(tag, events)  # reasoning comes before the answer or not at all
             return rest
-        self._pass_tag(tag, events)
+        self._pass_tag(tag)
         return rest
 
     @property
@@ -113,14 +116,16 @@ class TaggedParser:
             tags.append(self._reasoning.start)
         return tags
 
-    def _pass_tag(self, tag: str, events: list[Event]) -> None:
+    def _pass_tag(self, tag: str) -> None:
+        if self._behind_tag or tag not in self._triggers:
+            self._blanks = ""
         self._fresh = self._behind_tag = True
-        if self._reasoning is not None and tag == self._reasoning.start:
-            self._inside, self._blanks = True, ""
-        elif self._inside:
-            self._inside, self._blanks = False, ""
+        if self._inside:
+            self._inside = False
+        elif self._reasoning is not None and tag == self._reasoning.start:
+            self._inside = True
         elif tag in self._triggers:
-            self._begin(tag, events)
+            self._begin(tag)
 
     def _tell(self, text: str, events: list[Event]) -> None:
         """Text as what it is; blanks at its beginning wait to see whether there is more."""
@@ -145,7 +150,7 @@ class TaggedParser:
 
     # Calls
 
-    def _begin(self, trigger: str, events: list[Event]) -> None:  # noqa: ARG002
+    def _begin(self, trigger: str) -> None:
         self._reader, self._raw, self._begun = self._make(trigger), trigger, False
 
     def _read_call(self, text: str, events: list[Event]) -> str:
@@ -153,17 +158,20 @@ class TaggedParser:
         assert reader is not None
         for at, char in enumerate(text):
             progress = reader.feed(char)
+            understood = bool(reader.out)
             self._collect(reader, events)
+            if progress is not Progress.FAILED:
+                self._raw = "" if understood else self._raw + char
             if progress is Progress.MORE:
-                self._raw += char
                 continue
             self._reader = None
             self._fresh = self._behind_tag = True
             if progress is Progress.DONE:
                 return text[at + 1 :]
-            if not self._begun:
-                # It is no call after all: its text is part of the answer.
-                self._say(self._raw, events)
+            # What was no part of a call after all is part of the answer.
+            raw = self._raw.lstrip() if self._begun else self._raw
+            if raw:
+                self._say(raw, events)
             return text[at:]
         return ""
 
