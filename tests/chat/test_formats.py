@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterable
+from collections.abc import Sequence as Series
 from typing import Any
 
 import pytest
@@ -15,6 +16,7 @@ from surefoot.chat.formats import (
     ContentDelta,
     Event,
     ReasoningDelta,
+    Tool,
     detect_format,
     opens_reasoning,
 )
@@ -219,9 +221,11 @@ def merged(events: Iterable[Event]) -> Answer:
     return reasoning, content, calls
 
 
-def parsed(name: str, pieces: Iterable[str], **settings: bool) -> Answer:
+def parsed(
+    name: str, pieces: Iterable[str], tools: Series[Tool] = TOOLS, **settings: bool
+) -> Answer:
     wanted = {"reasoning": True, "opened": False, "calls": True} | settings
-    parser = FORMATS[name].parser(TOOLS, **wanted)
+    parser = FORMATS[name].parser(tools, **wanted)
     events = [event for piece in pieces for event in parser.feed(piece)]
     return merged(events + parser.finish())
 
@@ -265,8 +269,8 @@ def test_any_text_is_taken_apart_the_same_for_any_cut(
         pieces.append(text[at : at + cut])
         at += cut
     pieces.append(text[at:])
-    options = {"opened": opened, "reasoning": reasoning}
-    assert parsed(name, pieces, **options) == parsed(name, [text], **options)
+    whole = parsed(name, [text], opened=opened, reasoning=reasoning)
+    assert parsed(name, pieces, opened=opened, reasoning=reasoning) == whole
 
 
 @pytest.mark.parametrize("name", sorted(FORMATS))

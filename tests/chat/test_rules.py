@@ -24,6 +24,27 @@ TOOLS: list[dict[str, Any]] = [
     },
     {"name": "now"},
 ]
+SCHEMAS: dict[str, tuple[dict[str, Any], str, str]] = {
+    "definitions": (
+        {
+            "properties": {"at": {"$ref": "#/$defs/Point"}},
+            "$defs": {"Point": {"type": "object", "properties": {"x": {"type": "integer"}}}},
+        },
+        '{"x": 1}',
+        '{"x": "a"}',
+    ),
+    "options": ({"properties": {"at": {"enum": ["red", "größer"]}}}, "größer", "blue"),
+    "options in definitions": (
+        {
+            "properties": {"at": {"$ref": "#/$defs/Word"}},
+            "$defs": {"Word": {"type": "string", "enum": ["red", "5"]}},
+        },
+        "5",
+        "6",
+    ),
+    "options of two kinds": ({"properties": {"at": {"enum": ["red", 5]}}}, "5", "6"),
+    "text or null": ({"properties": {"at": {"type": ["string", "null"]}}}, "null", "5"),
+}
 HEAD = "<tool_call>\n<function=get_weather>\n<parameter=city>\n"
 CALLS: list[tuple[str, str, str]] = [
     (
@@ -86,6 +107,38 @@ def test_a_right_call_is_taken_and_read_and_a_wrong_one_is_not(
     assert isinstance(events[0], CallStart)
     assert events[0].name in ("get_weather", "now")
     assert all(isinstance(event, CallArguments) for event in events[1:])
+
+
+@pytest.mark.parametrize("schema", sorted(SCHEMAS))
+def test_a_parameter_in_xml_is_held_to_its_schema_and_read_by_it(
+    runtime: LibllamaRuntime, controls: Controls, schema: str
+) -> None:
+    parameters, right, wrong = SCHEMAS[schema]
+    tool = {"name": "größe_\U0001f600", "parameters": parameters}
+    rules = FORMATS["qwen3-coder"].rules([tool], lambda _: None)
+    assert rules is not None
+    spec = ControlSpec(Grammar("lark", rules.grammar))
+    for value, taken in ((right, True), (wrong, False)):
+        text = (
+            f"<tool_call>\n<function={tool['name']}>\n<parameter=at>\n{value}\n</parameter>\n"
+            "</function>\n</tool_call>"
+        )
+        tokens = runtime.tokenizer.encode(text, special=False)
+        assert (controls.control(spec).permitted(tokens) == len(tokens)) is taken, text
+
+
+@pytest.mark.parametrize("name", ["hermes", "qwen3-coder", "llama3", "mistral", "deepseek"])
+@pytest.mark.parametrize(
+    "parameters",
+    [None, {}, {"properties": {"a": True, "b": False, "c": {}}}, *(s[0] for s in SCHEMAS.values())],
+)
+def test_every_schema_makes_a_grammar_that_compiles(
+    controls: Controls, name: str, parameters: dict[str, Any] | None
+) -> None:
+    tool = {"name": 'odd "name"', "parameters": parameters}
+    rules = FORMATS[name].rules([tool, {"name": "g"}], lambda _: None)
+    assert rules is not None
+    controls.control(ControlSpec(Grammar("lark", rules.grammar)))
 
 
 def test_a_special_tag_is_named_by_its_token() -> None:

@@ -1,13 +1,11 @@
 """Readers of single calls, character by character, so that no cut of the text matters."""
 
-import json
 import re
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection
 from collections.abc import Sequence as Series
 from enum import Enum
-from typing import Any, Protocol
+from typing import Protocol
 
-from surefoot.chat.formats.base import Tool
 from surefoot.chat.formats.scanning import JsonEnd, arguments_text, json_string
 
 ARGUMENT_KEYS = ("arguments", "parameters")
@@ -232,102 +230,3 @@ class NamedReader:
             return Progress.DONE
         going = any(end.startswith(self._tail) for end in self._ends)
         return Progress.MORE if going else Progress.FAILED
-
-
-class XmlReader:
-    """Qwen3-Coder's calls: `<function=name><parameter=key>value</parameter></function>`.
-
-    Args:
-        tools: tell which parameters are texts; others are read as JSON.
-        end: what follows `</function>`, blanks left out; empty for nothing.
-    """
-
-    def __init__(self, tools: Series[Tool], end: str = "") -> None:
-        self.out: list[tuple[str] | str] = []
-        self._schemas = {tool["name"]: tool.get("parameters") or {} for tool in tools}
-        self._end = end
-        self._name = ""
-        self._buffer = ""
-        self._state = "function"
-        self._count = 0
-        self._text: bool = False
-        self._written = 0
-
-    def feed(self, char: str) -> Progress:
-        """Take a character; see `CallReader`."""
-        self._buffer += char
-        match self._state:
-            case "function":
-                return self._tag(r"<function=([^>\s]+)>", "<function=", self._begin)
-            case "parameter":
-                if self._buffer.strip() == "</function>":
-                    self.out.append("}" if self._count else "{}")
-                    self._state, self._buffer = "end", ""
-                    return Progress.DONE if not self._end else Progress.MORE
-                if "</function>".startswith(self._buffer.strip()):
-                    return Progress.MORE
-                return self._tag(r"<parameter=([^>\s]+)>", "<parameter=", self._open)
-            case "value":
-                return self._in_value()
-        rest = self._buffer.strip()
-        if rest == self._end:
-            return Progress.DONE
-        return Progress.MORE if self._end.startswith(rest) else Progress.FAILED
-
-    def _tag(self, pattern: str, start: str, then: Any) -> Progress:
-        text = self._buffer.strip()
-        found = re.fullmatch(pattern, text)
-        if found:
-            self._buffer = ""
-            then(found[1])
-            return Progress.MORE
-        known = start.startswith(text) or (text.startswith(start) and ">" not in text)
-        return Progress.MORE if known else Progress.FAILED
-
-    def _begin(self, name: str) -> None:
-        self._name, self._state = name, "parameter"
-        self.out.append((name,))
-
-    def _open(self, key: str) -> None:
-        self.out.append(("{" if not self._count else ", ") + json.dumps(key) + ": ")
-        self._count += 1
-        schema = self._schemas.get(self._name, {}).get("properties", {}).get(key, {})
-        self._text = _is_text(schema)
-        self._state, self._written = "value", 0
-        if self._text:
-            self.out.append('"')
-
-    def _in_value(self) -> Progress:
-        """A value up to its end tag; one line break on either side belongs to the tags."""
-        end = "</parameter>"
-        value = self._buffer.removeprefix("\n")
-        if self._buffer.endswith(end):
-            value = value[: -len(end)].removesuffix("\n")
-            if self._text:
-                self.out.append(_escaped(value[self._written :]) + '"')
-            else:
-                self.out.append(_as_json(value))
-            self._state, self._buffer = "parameter", ""
-        elif self._text:
-            # What may belong to the end tag waits, with the line break in front of it.
-            safe = max(self._written, len(value) - len(end) - 1)
-            self.out.append(_escaped(value[self._written : safe]))
-            self._written = safe
-        return Progress.MORE
-
-
-def _is_text(schema: Mapping[str, Any]) -> bool:
-    kind = schema.get("type")
-    return kind == "string" or (kind is None and not schema) or ("enum" in schema and kind is None)
-
-
-def _escaped(text: str) -> str:
-    return json.dumps(text, ensure_ascii=False)[1:-1]
-
-
-def _as_json(text: str) -> str:
-    try:
-        json.loads(text)
-    except ValueError:
-        return json.dumps(text.strip(), ensure_ascii=False)
-    return text.strip()

@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from collections.abc import Sequence as Series
 from dataclasses import dataclass
 from typing import Any
@@ -13,12 +13,13 @@ from surefoot.chat.formats.calls import (
     NamedReader,
     ObjectReader,
     SeveralReader,
-    XmlReader,
 )
 from surefoot.chat.formats.gemma import GemmaReader
 from surefoot.chat.formats.harmony import Harmony
 from surefoot.chat.formats.mistral import MistralReader
 from surefoot.chat.formats.tagged import THINK, TaggedParser
+from surefoot.chat.formats.values import Parameters, Schema
+from surefoot.chat.formats.xml import XmlReader
 
 MakeReader = Callable[[Series[Tool], str], CallReader]
 WriteRules = Callable[[Tool, SpecialToken], str]
@@ -112,20 +113,27 @@ def _object(key: str, before: str = "", after: str = "") -> WriteRules:
 
 def _xml(tool: Tool, special: SpecialToken) -> str:
     """Qwen3-Coder's call: texts run up to their end tag, other values are JSON."""
-    schema = tool.get("parameters") or {}
+    parameters = Parameters(tool.get("parameters"))
     parts = [json.dumps(f"\n<function={tool['name']}>\n")]
-    required = set(schema.get("required", ()))
-    for key, value in (schema.get("properties") or {}).items():
-        inner = "%json " + json.dumps(value)
-        if value.get("type") == "string" and "enum" in value:
-            inner = "(" + " | ".join(json.dumps(str(option)) for option in value["enum"]) + ")"
-        elif value.get("type") == "string":
-            inner = "value"
-        end = "" if inner == "value" else json.dumps("\n</parameter>\n")
+    for key, schema in parameters.schemas.items():
+        if schema is False:
+            continue
+        options = parameters.options(key)
+        inner, end = "value", ""
+        if not parameters.takes_text(key):
+            inner = "%json " + json.dumps({**_mapping(schema), "x-guidance": _SPACING})
+        elif options is not None:
+            inner = "(" + " | ".join(json.dumps(option) for option in options) + ")"
+        if inner != "value":
+            end = json.dumps("\n</parameter>\n")
         one = f"{json.dumps(f'<parameter={key}>' + chr(10))} {inner} {end}"
-        parts.append(one if key in required else f"({one})?")
+        parts.append(one if key in parameters.required else f"({one})?")
     parts += [json.dumps("</function>\n"), _terminal("</tool_call>", special)]
     return " ".join(parts)
+
+
+def _mapping(schema: Schema) -> Mapping[str, Any]:
+    return {} if isinstance(schema, bool) else schema
 
 
 def _mistral(tool: Tool, special: SpecialToken) -> str:

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from collections.abc import Sequence as Series
+from itertools import groupby
 
 from surefoot.chat.formats.base import (
     CallArguments,
@@ -68,7 +69,7 @@ class TaggedParser:
                 text = self._read_call(text, events)
             else:
                 text = self._read_text(text, events)
-        return events
+        return _joined(events)
 
     def finish(self) -> list[Event]:
         """What was held back."""
@@ -184,3 +185,16 @@ class TaggedParser:
             elif found:
                 events.append(CallArguments(self._index, found))
         reader.out.clear()
+
+
+def _joined(events: list[Event]) -> list[Event]:
+    """Events with arguments that follow each other as one."""
+    joined: list[Event] = []
+    for _, group in groupby(events, lambda event: isinstance(event, CallArguments)):
+        pieces = list(group)
+        texts = [piece for piece in pieces if isinstance(piece, CallArguments)]
+        if texts:
+            joined.append(CallArguments(texts[0].call, "".join(piece.text for piece in texts)))
+        else:
+            joined += pieces
+    return joined
