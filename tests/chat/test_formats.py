@@ -6,9 +6,11 @@ from collections.abc import Sequence as Series
 from typing import Any
 
 import pytest
+from gguf import GGUFReader
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from surefoot import models
 from surefoot.chat.formats import (
     FORMATS,
     CallArguments,
@@ -16,6 +18,7 @@ from surefoot.chat.formats import (
     ContentDelta,
     Event,
     ReasoningDelta,
+    Tags,
     Tool,
     detect_format,
     opens_reasoning,
@@ -118,6 +121,46 @@ CASES: list[tuple[str, str, Answer]] = [
         "<start_function_call>call:get_weather{city:<escape>Paris, {x}<escape>,days:2}"
         "<end_function_call>",
         ("", "", [("get_weather", '{"city": "Paris, {x}", "days": 2}')]),
+    ),
+    (
+        "gemma",
+        '<start_function_call>call:f{a:<escape>x<end_function_call>"\n<escape>,b:[1,[],{}],'
+        "c:{d:true,e:{}}, f:[<escape><escape>]}<end_function_call>\n<start_function_call>call:g{}"
+        "<end_function_call>so",
+        (
+            "",
+            "so",
+            [
+                (
+                    "f",
+                    '{"a": "x<end_function_call>\\"\\n", "b": [1, [], {}], '
+                    '"c": {"d": true, "e": {}}, "f": [""]}',
+                ),
+                ("g", "{}"),
+            ],
+        ),
+    ),
+    (
+        "gemma",
+        '<start_function_call>call:f{a:10:30,"b":"x, y",c:None}<end_function_call>',
+        ("", "", [("f", '{"a": "10:30", "b": "x, y", "c": "None"}')]),
+    ),
+    (
+        "gemma",
+        "<start_function_call>call:f{a:<escape>x<esc",
+        ("", "", [("f", '{"a": "x')]),
+    ),
+    (
+        "gemma",
+        "<start_function_call>call:f{a:1,}<end_function_call>",
+        ("", "}<end_function_call>", [("f", '{"a": 1, ')]),
+    ),
+    ("gemma", "<start_function_call>call:{}", ("", "<start_function_call>call:{}", [])),
+    (
+        "gemma4",
+        '<|channel>thought\nHm.\n<channel|>Well.<|tool_call>call:f{a:<|"|>x<|"|>,'
+        '<|"|>b c<|"|>:-1.5}<tool_call|><|tool_call>call:g{}<tool_call|>',
+        ("Hm.\n", "Well.", [("f", '{"a": "x", "b c": -1.5}'), ("g", "{}")]),
     ),
     ("gemma", "<start_function_call>what?", ("", "<start_function_call>what?", [])),
     (
@@ -248,7 +291,9 @@ FRAGMENTS = st.sampled_from(
      "a", " ", "\n", "<", '"', "[TOOL_CALLS]", "[ARGS]", "f", "<function=f>", "</function>",
      "<parameter=city>", "</parameter>", "<|channel|>", "<|message|>", "final", "analysis", "[",
      "]", ";", "[CALL_ID]", '{"name": "f"}', "<|python_tag|>",
-     DS_CALL, DS_END, "<start_function_call>", "call:f{}", "<end_function_call>", "é"]
+     DS_CALL, DS_END, "<start_function_call>", "call:f{}", "call:f{a:", "<escape>", ",", ":",
+     "<|tool_call>", '<|"|>', "<tool_call|>",
+     "<|channel>thought", "<channel|>", "<end_function_call>", "é"]
 )  # fmt: skip
 
 
@@ -294,12 +339,15 @@ def test_reasoning_that_the_prompt_has_begun() -> None:
 @pytest.mark.parametrize(
     ("marker", "name"),
     [
-        ("{{ '<tool_call>' }}", "hermes"),
-        ("<tool_call>\n<function=example>", "qwen3-coder"),
+        ('<tool_call>\\n{"name": <name>, "arguments": <object>}', "hermes"),
+        ("<tool_call>\n<function=example><parameter=one>", "qwen3-coder"),
+        ("<function=example>{}</function>", "none"),
+        ("<tool_call>{name}<arg_key>{{ arguments }}", "none"),
         ("<|python_tag|>", "llama3"),
         ("[TOOL_CALLS]", "mistral"),
-        ("<|channel|>", "harmony"),
+        ("<|channel|>final<|message|>", "harmony"),
         ("<start_function_call>", "gemma"),
+        ("<|channel>thought\n<channel|> <|tool_call>call:", "gemma4"),
         (DS_CALL, "deepseek"),
         ("plain", "none"),
         (None, "none"),
@@ -314,3 +362,10 @@ def test_streamed_arguments_begin_before_the_call_has_ended() -> None:
     events = parser.feed('<tool_call>{"name": "get_weather", "arguments": {"city": "Par')
     assert merged(events) == ("", "", [("get_weather", '{"city": "Par')])
     assert json.loads('{"city": "Par' + 'is"}') == {"city": "Paris"}
+
+
+def test_the_embedded_model_writes_calls_as_hermes_does_and_thinks() -> None:
+    field = GGUFReader(models.TARGET).get_field("tokenizer.chat_template")
+    assert field is not None
+    found = detect_format(str(field.contents()))
+    assert (found.name, found.reasoning) == ("hermes", Tags("<think>", "</think>"))

@@ -148,6 +148,6 @@ def test_a_special_tag_is_named_by_its_token() -> None:
     assert "<[8]>" in rules.grammar
 
 
-@pytest.mark.parametrize("name", ["harmony", "gemma", "none"])
+@pytest.mark.parametrize("name", ["harmony", "gemma", "gemma4", "none"])
 def test_formats_without_rules_say_so(name: str) -> None:
     assert FORMATS[name].rules(TOOLS, lambda _: None) is None

@@ -204,6 +204,14 @@ FORMATS: dict[str, Format] = {
             markup=("<start_function_call>", "<end_function_call>", "<escape>"),
         ),
         TaggedFormat(
+            "gemma4",
+            ("<|tool_call>",),
+            lambda _tools, _trigger: GemmaReader('<|"|>', "<tool_call|>"),
+            None,
+            reasoning=Tags("<|channel>thought", "<channel|>"),
+            markup=("<|tool_call>", "<tool_call|>", '<|"|>', "<|channel>", "<channel|>"),
+        ),
+        TaggedFormat(
             "deepseek",
             (_CALL_BEGIN,),
             lambda _tools, _trigger: NamedReader(
@@ -240,18 +248,20 @@ def _xml_reader(tools: Series[Tool], trigger: str) -> XmlReader:
     return reader
 
 
-MARKERS: tuple[tuple[str, str], ...] = (
-    ("<|channel|>", "harmony"),
-    ("<function=", "qwen3-coder"),
-    (_CALL_BEGIN, "deepseek"),
-    (_CALLS_BEGIN, "deepseek"),
-    ("[TOOL_CALLS]", "mistral"),
-    ("<start_function_call>", "gemma"),
-    ("<|python_tag|>", "llama3"),
-    ("<tool_call>", "hermes"),
-    ('"parameters": dictionary', "llama3"),
+MARKERS: tuple[tuple[tuple[str, ...], str], ...] = (
+    (("<|channel|>", "<|message|>"), "harmony"),
+    (("<function=", "<parameter="), "qwen3-coder"),
+    ((_CALL_BEGIN,), "deepseek"),
+    ((_CALLS_BEGIN,), "deepseek"),
+    (("[TOOL_CALLS]",), "mistral"),
+    (("<start_function_call>",), "gemma"),
+    (("<|tool_call>call:",), "gemma4"),
+    (("<|python_tag|>",), "llama3"),
+    (("<tool_call>", "<arg_key>"), "none"),  # GLM's, whose calls are no JSON
+    (("<tool_call>", "arguments"), "hermes"),
+    (('"parameters": dictionary',), "llama3"),
 )
-"""What in a chat template tells its format, the most telling first."""
+"""What in a chat template tells its format: texts that are all there, the most telling first."""
 
 
 def detect_format(template: str | None) -> Format:
@@ -261,7 +271,7 @@ def detect_format(template: str | None) -> Format:
         template: Jinja2 source; None if the model has none.
     """
     for marker, name in MARKERS:
-        if template is not None and marker in template:
+        if template is not None and all(text in template for text in marker):
             return FORMATS[name]
     return FORMATS["none"]
 
