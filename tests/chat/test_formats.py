@@ -44,6 +44,7 @@ def _ds(name: str) -> str:
 
 
 DS_CALL = f"{_ds('tool call begin')}get_weather{_ds('tool sep')}"
+DS_SECTION = _ds("tool calls begin")
 DS_OLD = f"{_ds('tool call begin')}function{_ds('tool sep')}get_weather\n```json\n"
 DS_END = _ds("tool call end")
 FUNCTION = "<function=get_weather>\n<parameter=city>\nParis\n</parameter>\n"
@@ -115,6 +116,31 @@ CASES: list[tuple[str, str, Answer]] = [
         "harmony",
         "<|channel|>analysis<|message|>T<|end|><|start|>assistant<|channel|>final<|message|>Hi!",
         ("T", "Hi!", []),
+    ),
+    (
+        "harmony",
+        ' to=functions.f<|channel|>commentary json<|message|>{"a":"<b>"}<|call|><|start|>assistant'
+        "<|channel|>commentary to=functions.g <|constrain|>json<|message|><|call|>",
+        ("", "", [("f", '{"a":"<b>"}'), ("g", "{}")]),
+    ),
+    (
+        "harmony",
+        "<|channel|>commentary<|message|>First.<|end|>\n<|start|>assistant to=functions.f"
+        "<|channel|>commentary<|message|>{}<|call|>",
+        ("", "First.", [("f", "{}")]),
+    ),
+    ("harmony", "to be or not", ("", "to be or not", [])),
+    ("harmony", " to=nobody", ("", " to=nobody", [])),
+    ("harmony", "<|channel|>fin", ("", "", [])),
+    (
+        "harmony",
+        '<|channel|>commentary to=functions.f<|message|>{"a": ',
+        ("", "", [("f", '{"a": ')]),
+    ),
+    (
+        "harmony",
+        "<|channel|>commentary to=functions.f<|end|>",
+        ("", "<|channel|>commentary to=functions.f", []),
     ),
     (
         "gemma",
@@ -289,7 +315,8 @@ def test_an_answer_is_taken_apart_the_same_for_any_cut(
 FRAGMENTS = st.sampled_from(
     ["<think>", "</think>", "<tool_call>", "</tool_call>", '{"name": "f", "arguments": ', "{}", "}",
      "a", " ", "\n", "<", '"', "[TOOL_CALLS]", "[ARGS]", "f", "<function=f>", "</function>",
-     "<parameter=city>", "</parameter>", "<|channel|>", "<|message|>", "final", "analysis", "[",
+     "<parameter=city>", "</parameter>", "<|channel|>", "<|message|>", "final",
+     "<|start|>", "<|end|>", "<|call|>", " to=functions.f", "analysis", "[",
      "]", ";", "[CALL_ID]", '{"name": "f"}', "<|python_tag|>",
      DS_CALL, DS_END, "<start_function_call>", "call:f{}", "call:f{a:", "<escape>", ",", ":",
      "<|tool_call>", '<|"|>', "<tool_call|>",
@@ -327,6 +354,12 @@ def test_without_calls_and_reasoning_a_text_without_markup_is_content(name: str)
 def test_tags_stay_where_reasoning_is_not_told_apart() -> None:
     text = "<think>a</think>b"
     assert parsed("hermes", [text], reasoning=False) == ("", text, [])
+    thought = "<|channel|>analysis<|message|>a<|end|>"
+    answer = "<|start|>assistant<|channel|>final<|message|>b"
+    for width in range(1, 9):
+        text = thought + answer
+        pieces = [text[at : at + width] for at in range(0, len(text), width)]
+        assert parsed("harmony", pieces, reasoning=False) == ("", thought + "b", [])
 
 
 def test_reasoning_that_the_prompt_has_begun() -> None:

@@ -16,6 +16,7 @@ from surefoot.chat.formats.calls import (
 )
 from surefoot.chat.formats.gemma import GemmaReader
 from surefoot.chat.formats.harmony import Harmony
+from surefoot.chat.formats.lark import SPACING, schema_of, terminal
 from surefoot.chat.formats.mistral import MistralReader
 from surefoot.chat.formats.tagged import THINK, TaggedParser
 from surefoot.chat.formats.values import Parameters, Schema
@@ -38,6 +39,7 @@ class TaggedFormat:
         markup: special tokens whose text the parser has to see.
         closings: tags that are left out.
         at_start: triggers that count at the beginning only, and are part of the call.
+        section: what may stand in front of the first call, where one must come.
     """
 
     name: str
@@ -48,6 +50,7 @@ class TaggedFormat:
     markup: tuple[str, ...] = ()
     closings: tuple[str, ...] = ()
     at_start: tuple[str, ...] = ()
+    section: str = ""
 
     def parser(self, tools: Series[Tool], *, reasoning: bool, opened: bool, calls: bool) -> Parser:
         """A parser for one answer; see `Format`."""
@@ -64,13 +67,10 @@ class TaggedFormat:
         """How calls are written; see `Format`."""
         if self.write is None:
             return None
-        trigger = (self.triggers or self.at_start)[0]
+        trigger = self.triggers[0]
         calls = " | ".join(f"call_{index}" for index in range(len(tools)))
-        lines = [
-            f"start: {_terminal(trigger, special)} ({calls})"
-            if self.triggers
-            else f"start: {calls}"
-        ]
+        section = f"{terminal(self.section, special)}? " if self.section else ""
+        lines = [f"start: {section}{terminal(trigger, special)} ({calls})"]
         lines += [f"call_{index}: {self.write(tool, special)}" for index, tool in enumerate(tools)]
         if any(" value" in line for line in lines):
             lines.append(_VALUE)
@@ -81,31 +81,14 @@ _VALUE = 'value[suffix="\\n</parameter>\\n"]: /(?s:.*)/'
 """Any text up to its end tag."""
 
 
-def _terminal(text: str, special: SpecialToken) -> str:
-    """A text in Lark: the special token if it is one."""
-    token = special(text)
-    return json.dumps(text, ensure_ascii=False) if token is None else f"<[{token}]>"
-
-
-_SPACING = {"whitespace_flexible": True, "whitespace_pattern": r"[ ]?(\r?\n[ \t]{0,40})?"}
-"""Blanks in arguments are bounded, as in all JSON that is held to a schema."""
-
-
-def _schema(tool: Tool) -> str:
-    schema: dict[str, Any] = dict(tool.get("parameters") or {"type": "object", "properties": {}})
-    schema.setdefault("type", "object")
-    schema["x-guidance"] = _SPACING
-    return "%json " + json.dumps(schema)
-
-
 def _object(key: str, before: str = "", after: str = "") -> WriteRules:
     """A JSON object with name and arguments."""
 
     def write(tool: Tool, special: SpecialToken) -> str:
         head = f'{before}{{"name": {json.dumps(tool["name"])}, "{key}": '
-        parts = [json.dumps(head), _schema(tool), json.dumps("}")]
+        parts = [json.dumps(head), schema_of(tool), json.dumps("}")]
         if after:
-            parts += ["/\\n?/", _terminal(after, special)]
+            parts += ["/\\n?/", terminal(after, special)]
         return " ".join(parts)
 
     return write
@@ -121,14 +104,14 @@ def _xml(tool: Tool, special: SpecialToken) -> str:
         options = parameters.options(key)
         inner, end = "value", ""
         if not parameters.takes_text(key):
-            inner = "%json " + json.dumps({**_mapping(schema), "x-guidance": _SPACING})
+            inner = "%json " + json.dumps({**_mapping(schema), "x-guidance": SPACING})
         elif options is not None:
             inner = "(" + " | ".join(json.dumps(option) for option in options) + ")"
         if inner != "value":
             end = json.dumps("\n</parameter>\n")
         one = f"{json.dumps(f'<parameter={key}>' + chr(10))} {inner} {end}"
         parts.append(one if key in parameters.required else f"({one})?")
-    parts += [json.dumps("</function>\n"), _terminal("</tool_call>", special)]
+    parts += [json.dumps("</function>\n"), terminal("</tool_call>", special)]
     return " ".join(parts)
 
 
@@ -138,16 +121,16 @@ def _mapping(schema: Schema) -> Mapping[str, Any]:
 
 def _mistral(tool: Tool, special: SpecialToken) -> str:
     """A name and its arguments, or a list with an object, as older models have it."""
-    named = f"{json.dumps(tool['name'])} {_terminal('[ARGS]', special)}? {_schema(tool)}"
+    named = f"{json.dumps(tool['name'])} {terminal('[ARGS]', special)}? {schema_of(tool)}"
     return f'{named} | /\\s?/ "[" {_object("arguments")(tool, special)} "]"'
 
 
 def _deepseek_call(tool: Tool, special: SpecialToken) -> str:
     """A name and its arguments, or what older models put around them."""
-    separator, end = _terminal(_SEPARATOR, special), _terminal(_CALL_END, special)
+    separator, end = terminal(_SEPARATOR, special), terminal(_CALL_END, special)
     name = json.dumps(tool["name"])
-    old = f'"function" {separator} {name} "\\n```json\\n" {_schema(tool)} "\\n```" {end}'
-    return f"{name} {separator} {_schema(tool)} {end} | {old}"
+    old = f'"function" {separator} {name} "\\n```json\\n" {schema_of(tool)} "\\n```" {end}'
+    return f"{name} {separator} {schema_of(tool)} {end} | {old}"
 
 
 def _deepseek(name: str) -> str:
@@ -225,6 +208,7 @@ FORMATS: dict[str, Format] = {
                 *("<think>", "</think>"),
             ),
             closings=(_CALLS_BEGIN, _CALLS_END),
+            section=_CALLS_BEGIN,
         ),
         Harmony(),
         TaggedFormat("none"),
