@@ -272,5 +272,26 @@ def test_a_call_without_content_is_shown_whatever_the_template_takes_for_none(
     assert ChatTemplate(source).render(messages) == "|{}"
 
 
+@pytest.mark.parametrize("content", ["", None])
+def test_empty_content_comes_as_given_if_the_template_can_show_it(content: str | None) -> None:
+    source = (
+        "{% for m in messages %}{{ m.tool_calls[0].function.name if m.tool_calls }}:"
+        "{{ m.content is none }}{% endfor %}"
+    )
+    call = {"function": {"name": "f", "arguments": "{}"}}
+    messages = [{"role": "assistant", "content": content, "tool_calls": [call]}]
+    assert ChatTemplate(source).render(messages) == f"f:{content is None}"
+
+
+def test_a_call_whose_arguments_are_not_shown_can_have_null_beside_it() -> None:
+    source = (
+        "{% for m in messages %}{{ m.content + ':' }}"
+        "{{ m.tool_calls[0].function.name if m.tool_calls }}{% endfor %}"
+    )
+    call = {"function": {"name": "f", "arguments": "{}"}}
+    messages = [{"role": "assistant", "content": None, "tool_calls": [call]}]
+    assert ChatTemplate(source).render(messages) == ":f"
+
+
 def test_content_that_is_null_is_no_word() -> None:
     assert ChatTemplate("{{ messages[0].content }}").render([{**USER, "content": None}]) == ""

@@ -2,7 +2,7 @@
 
 import json
 import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from jinja2 import TemplateSyntaxError, meta
@@ -26,6 +26,7 @@ CHATML = """\
 """What is used for a model file without a template, as llama-server does."""
 
 _NEEDLE = "surefoot-needle"
+_NAME = "surefoot-function"
 
 
 class ChatTemplateError(SurefootError):
@@ -65,8 +66,8 @@ class ChatTemplate:
         self._tokens = {"bos_token": bos_text, "eos_token": eos_text}
         self._knows_developer = "developer" in source
         self._wants_parts = self._reads_only_parts()
-        self._wants_objects, self._empty = (
-            self._call_needs() if "tool_calls" in source else (False, "")
+        self._wants_objects, self._empties = (
+            self._call_needs() if "tool_calls" in source else (False, [])
         )
 
     def render(
@@ -82,8 +83,8 @@ class ChatTemplate:
 
         Text parts are joined, unless the template reads nothing but parts, "developer" becomes
         "system" for templates that don't know it, and the arguments of calls become objects for
-        those that need them. Content that is null or missing is an empty text, or null beside
-        calls if the template shows them only then.
+        those that need them. Content that is null or missing is an empty text; beside calls, null
+        and an empty text stand for each other where the template fails on one of them.
 
         Args:
             messages: the conversation, oldest first.
@@ -119,7 +120,7 @@ class ChatTemplate:
             expected["tool_calls"] = [_with_object(call) for call in calls]
         content = expected.get("content")
         if not content and not isinstance(content, list):
-            content = expected["content"] = self._empty if calls else ""
+            content = expected["content"] = self._empty(content) if calls else ""
         if self._wants_parts and isinstance(content, str):
             expected["content"] = _parts(content)
         elif not self._wants_parts and isinstance(content, list):
@@ -130,7 +131,12 @@ class ChatTemplate:
         """Whether the template drops a text and shows a text part: found out by trying it."""
         return not self._shows(_NEEDLE) and self._shows(_parts(_NEEDLE))
 
-    def _call_needs(self) -> tuple[bool, str | None]:
+    def _empty(self, content: str | None) -> str | None:
+        """Content that is empty, beside a call: as given, if the template can show that."""
+        given = None if content is None else ""
+        return self._empties[0] if self._empties and given not in self._empties else given
+
+    def _call_needs(self) -> tuple[bool, list[str | None]]:
         """What a call needs to be shown in full: found out by trying it.
 
         Clients send arguments as a JSON text. Some templates print it, others want an object,
@@ -138,22 +144,38 @@ class ChatTemplate:
         others only beside a text, be it empty.
 
         Returns:
-            Whether the arguments must be an object, and what empty content must be.
+            Whether the arguments must be an object, and what empty content may be; nothing if that
+            makes no difference.
         """
         as_text, as_object = f'{{"{_NEEDLE}": 1}}', {_NEEDLE: 1}
-        for empty in ("", None):
-            shown = self._render_call(as_text, empty)
-            # Neither escaped once more nor in braces of the template's own: as the model wrote it.
-            if as_text in shown and f"{{{as_text}" not in shown and not _says_none(shown, empty):
-                return False, empty
-        for empty in ("", None):
-            shown = self._render_call(as_object, empty)
-            if _NEEDLE in shown and not _says_none(shown, empty):
-                return True, empty
-        return False, ""
+
+        def verbatim(shown: str) -> bool:
+            # Neither escaped once more nor in braces of the template's own.
+            return as_text in shown and f"{{{as_text}" not in shown
+
+        def gone_through(shown: str) -> bool:
+            return _NEEDLE in shown
+
+        def named(shown: str) -> bool:
+            return _NAME in shown
+
+        tries: list[tuple[str | dict[str, int], Callable[[str], bool]]] = [
+            (as_text, verbatim),
+            (as_object, gone_through),
+            (as_text, named),
+        ]
+        for arguments, good in tries:
+            empties: list[str | None] = []
+            for empty in ("", None):
+                shown = self._render_call(arguments, empty)
+                if good(shown) and (empty is not None or "None" not in shown):
+                    empties.append(empty)
+            if empties:
+                return arguments is as_object, empties
+        return False, []
 
     def _render_call(self, arguments: str | dict[str, int], content: str | None) -> str:
-        function = {"name": "f", "arguments": arguments}
+        function = {"name": _NAME, "arguments": arguments}
         call = {"id": "a1b2c3d4e", "type": "function", "function": function}
         messages: list[Message] = [
             {"role": "user", "content": "a"},
@@ -184,11 +206,6 @@ def _with_object(call: Any) -> Any:
     if not isinstance(arguments, dict):
         return call
     return {**call, "function": {**function, "arguments": arguments}}
-
-
-def _says_none(shown: str, empty: str | None) -> bool:
-    """Whether a template took content that is null for a word."""
-    return empty is None and "None" in shown
 
 
 def _parts(text: str) -> list[dict[str, str]]:

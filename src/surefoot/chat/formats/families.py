@@ -242,7 +242,7 @@ MARKERS: tuple[tuple[tuple[str, ...], str], ...] = (
     (("<|tool_call>call:",), "gemma4"),
     (("<|python_tag|>",), "llama3"),
     (("<tool_call>", "<arg_key>"), "none"),  # GLM's, whose calls are no JSON
-    (("<tool_call>", "arguments"), "hermes"),
+    (("<tool_call>",), "hermes"),
     (('"parameters": dictionary',), "llama3"),
 )
 """What in a chat template tells its format: texts that are all there, the most telling first."""
