@@ -151,7 +151,7 @@ CASES: list[tuple[str, str, Answer]] = [
     (
         "gemma",
         '<start_function_call>call:f{a:<escape>x<end_function_call>"\n<escape>,b:[1,[],{}],'
-        "c:{d:true,e:{}}, f:[<escape><escape>]}<end_function_call>\n<start_function_call>call:g{}"
+        "c:{d:true,e:{}}, f:[<escape><escape>]}\n<end_function_call>\n<start_function_call>call:g{}"
         "<end_function_call>so",
         (
             "",
@@ -218,6 +218,16 @@ CASES: list[tuple[str, str, Answer]] = [
     ),
     ("hermes", '<tool_call>{"\\q": {}}', ("", '<tool_call>{"\\q": {}}', [])),
     ("hermes", '<tool_call>{"name": }', ("", '<tool_call>{"name": }', [])),
+    (
+        "hermes",
+        '<tool_call>{"name": "f", "\\q": {}, "arguments": {"a": 1}}</tool_call>',
+        ("", "", [("f", '{"a": 1}')]),
+    ),
+    (
+        "hermes",
+        '<tool_call>{"name": "f", "arguments": }</tool_call>',
+        ("", ', "arguments": }</tool_call>', [("f", "")]),
+    ),
     ("hermes", '<tool_call>{"name": 1}', ("", '<tool_call>{"name": 1}', [])),
     ("hermes", '<tool_call>{"name": ""}', ("", '<tool_call>{"name": ""}', [])),
     (
@@ -343,6 +353,26 @@ def test_any_text_is_taken_apart_the_same_for_any_cut(
     pieces.append(text[at:])
     whole = parsed(name, [text], opened=opened, reasoning=reasoning)
     assert parsed(name, pieces, opened=opened, reasoning=reasoning) == whole
+
+
+LEFT_OUT = {"qwen3-coder": ["</tool_call>"], "deepseek": [DS_SECTION, _ds("tool calls end")]}
+"""Tags that belong to no one call and are never shown."""
+
+
+@settings(max_examples=400, deadline=None)
+@given(
+    name=st.sampled_from(sorted(FORMATS.keys() - {"harmony"})),
+    fragments=st.lists(FRAGMENTS, max_size=8),
+)
+def test_a_text_without_a_call_is_given_back_word_for_word(name: str, fragments: list[str]) -> None:
+    text = "".join(fragments)
+    _, content, calls = parsed(name, [text], reasoning=False)
+    if not calls:
+        for tag in LEFT_OUT.get(name, []):
+            text = text.replace(tag, "")
+            content = content.replace(tag, "")
+        # Blanks beside tags are nobody's.
+        assert "".join(content.split()) == "".join(text.split())
 
 
 @pytest.mark.parametrize("name", sorted(FORMATS))

@@ -94,7 +94,7 @@ class ObjectReader:
         if not self._value.feed(char):
             return Progress.MORE
         self._state, self._key = "colon", json_string(self._value.text)
-        return Progress.FAILED if self._key is None else Progress.MORE
+        return Progress.MORE
 
     def _in_value(self, char: str) -> Progress:
         value = self._value
