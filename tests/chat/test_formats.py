@@ -2,12 +2,15 @@
 
 import json
 from collections.abc import Iterable
+from collections.abc import Sequence as Series
 from typing import Any
 
 import pytest
+from gguf import GGUFReader
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from surefoot import models
 from surefoot.chat.formats import (
     FORMATS,
     CallArguments,
@@ -15,6 +18,8 @@ from surefoot.chat.formats import (
     ContentDelta,
     Event,
     ReasoningDelta,
+    Tags,
+    Tool,
     detect_format,
     opens_reasoning,
 )
@@ -27,6 +32,7 @@ WEATHER: dict[str, Any] = {
         "required": ["city"],
     },
 }
+TOOLS: list[dict[str, Any]] = [WEATHER, {"name": "f"}, {"name": "g"}]
 Answer = tuple[str, str, list[tuple[str, str]]]
 """Reasoning, content, and the calls: names and arguments."""
 
@@ -38,6 +44,7 @@ def _ds(name: str) -> str:
 
 
 DS_CALL = f"{_ds('tool call begin')}get_weather{_ds('tool sep')}"
+DS_SECTION = _ds("tool calls begin")
 DS_OLD = f"{_ds('tool call begin')}function{_ds('tool sep')}get_weather\n```json\n"
 DS_END = _ds("tool call end")
 FUNCTION = "<function=get_weather>\n<parameter=city>\nParis\n</parameter>\n"
@@ -111,10 +118,75 @@ CASES: list[tuple[str, str, Answer]] = [
         ("T", "Hi!", []),
     ),
     (
+        "harmony",
+        ' to=functions.f<|channel|>commentary json<|message|>{"a":"<b>"}<|call|><|start|>assistant'
+        "<|channel|>commentary to=functions.g <|constrain|>json<|message|><|call|>",
+        ("", "", [("f", '{"a":"<b>"}'), ("g", "{}")]),
+    ),
+    (
+        "harmony",
+        "<|channel|>commentary<|message|>First.<|end|>\n<|start|>assistant to=functions.f"
+        "<|channel|>commentary<|message|>{}<|call|>",
+        ("", "First.", [("f", "{}")]),
+    ),
+    ("harmony", "to be or not", ("", "to be or not", [])),
+    ("harmony", " to=nobody", ("", " to=nobody", [])),
+    ("harmony", "<|channel|>fin", ("", "", [])),
+    (
+        "harmony",
+        '<|channel|>commentary to=functions.f<|message|>{"a": ',
+        ("", "", [("f", '{"a": ')]),
+    ),
+    (
+        "harmony",
+        "<|channel|>commentary to=functions.f<|end|>",
+        ("", "<|channel|>commentary to=functions.f", []),
+    ),
+    (
         "gemma",
         "<start_function_call>call:get_weather{city:<escape>Paris, {x}<escape>,days:2}"
         "<end_function_call>",
         ("", "", [("get_weather", '{"city": "Paris, {x}", "days": 2}')]),
+    ),
+    (
+        "gemma",
+        '<start_function_call>call:f{a:<escape>x<end_function_call>"\n<escape>,b:[1,[],{}],'
+        "c:{d:true,e:{}}, f:[<escape><escape>]}\n<end_function_call>\n<start_function_call>call:g{}"
+        "<end_function_call>so",
+        (
+            "",
+            "so",
+            [
+                (
+                    "f",
+                    '{"a": "x<end_function_call>\\"\\n", "b": [1, [], {}], '
+                    '"c": {"d": true, "e": {}}, "f": [""]}',
+                ),
+                ("g", "{}"),
+            ],
+        ),
+    ),
+    (
+        "gemma",
+        '<start_function_call>call:f{a:10:30,"b":"x, y",c:None}<end_function_call>',
+        ("", "", [("f", '{"a": "10:30", "b": "x, y", "c": "None"}')]),
+    ),
+    (
+        "gemma",
+        "<start_function_call>call:f{a:<escape>x<esc",
+        ("", "", [("f", '{"a": "x')]),
+    ),
+    (
+        "gemma",
+        "<start_function_call>call:f{a:1,}<end_function_call>",
+        ("", "}<end_function_call>", [("f", '{"a": 1, ')]),
+    ),
+    ("gemma", "<start_function_call>call:{}", ("", "<start_function_call>call:{}", [])),
+    (
+        "gemma4",
+        '<|channel>thought\nHm.\n<channel|>Well.<|tool_call>call:f{a:<|"|>x<|"|>,'
+        '<|"|>b c<|"|>:-1.5}<tool_call|><|tool_call>call:g{}<tool_call|>',
+        ("Hm.\n", "Well.", [("f", '{"a": "x", "b c": -1.5}'), ("g", "{}")]),
     ),
     ("gemma", "<start_function_call>what?", ("", "<start_function_call>what?", [])),
     (
@@ -127,6 +199,84 @@ CASES: list[tuple[str, str, Answer]] = [
         "deepseek",
         f'{_ds("tool calls begin")}{DS_OLD}{{"city": "P"}}\n```{DS_END}{_ds("tool calls end")}',
         ("", "", [("get_weather", '{"city": "P"}')]),
+    ),
+    ("hermes", "  ", ("", "  ", [])),
+    ("hermes", "<think>a</think>\n\n<tool_call>no", ("a", "<tool_call>no", [])),
+    ("hermes", '<tool_call>{"name": "f"}</tool_call>', ("", "", [("f", "{}")])),
+    ("hermes", '<tool_call>{"name": "f", "arguments": null}</tool_call>', ("", "", [("f", "{}")])),
+    ("hermes", '<tool_call>{"name": "f", "arguments": ""}</tool_call>', ("", "", [("f", "{}")])),
+    (
+        "hermes",
+        '<tool_call>{"name": "f", "arguments": {}, "parameters": {}, "arguments": {"a": 1}}'
+        "</tool_call>",
+        ("", "", [("f", "{}")]),
+    ),
+    (
+        "hermes",
+        '<tool_call>{"a\nb": 1}</tool_call>',
+        ("", '<tool_call>{"a\nb": 1}</tool_call>', []),
+    ),
+    ("hermes", '<tool_call>{"\\q": {}}', ("", '<tool_call>{"\\q": {}}', [])),
+    ("hermes", '<tool_call>{"name": }', ("", '<tool_call>{"name": }', [])),
+    (
+        "hermes",
+        '<tool_call>{"name": "f", "\\q": {}, "arguments": {"a": 1}}</tool_call>',
+        ("", "", [("f", '{"a": 1}')]),
+    ),
+    (
+        "hermes",
+        '<tool_call>{"name": "f", "arguments": }</tool_call>',
+        ("", ', "arguments": }</tool_call>', [("f", "")]),
+    ),
+    ("hermes", '<tool_call>{"name": 1}', ("", '<tool_call>{"name": 1}', [])),
+    ("hermes", '<tool_call>{"name": ""}', ("", '<tool_call>{"name": ""}', [])),
+    (
+        "hermes",
+        '<tool_call>{"name": "f", "arguments": {"a": "</tool_call>"}}</tool_call>',
+        ("", "", [("f", '{"a": "</tool_call>"}')]),
+    ),
+    (
+        "hermes",
+        '<tool_call>{"name": "f", "arguments": {}}\n</tool_cup> is lost?',
+        ("", "</tool_cup> is lost?", [("f", "{}")]),
+    ),
+    (
+        "hermes",
+        '<tool_call>{"name": "größe", "arguments": {"ü": "東京 \U0001f600"}}</tool_call>',
+        ("", "", [("größe", '{"ü": "東京 \U0001f600"}')]),
+    ),
+    (
+        "qwen3-coder",
+        "<tool_call><function=f>\n<para> and on",
+        ("", "<para> and on", [("f", "")]),
+    ),
+    (
+        "llama3",
+        '{"name": "f", "parameters": {"a": 1}}; {"name": "g", "parameters": {}}',
+        ("", "", [("f", '{"a": 1}'), ("g", "{}")]),
+    ),
+    (
+        "llama3",
+        '<|python_tag|>{"name": "f", "parameters": {}}\n{"name": "g", "parameters": {}} so',
+        ("", "so", [("f", "{}"), ("g", "{}")]),
+    ),
+    ("llama3", ' {\n "name" : "f", "parameters": {}}', ("", "", [("f", "{}")])),
+    (
+        "llama3",
+        '{"type": "function", "name": "f", "parameters": {}}',
+        ("", "", [("f", "{}")]),
+    ),
+    ("llama3", '\n{"name": "Ada", "age": 3}', ("", '\n{"name": "Ada", "age": 3}', [])),
+    ("llama3", '<|python_tag|>print("a")', ("", '<|python_tag|>print("a")', [])),
+    (
+        "mistral",
+        '[TOOL_CALLS]f[CALL_ID]a1B2c3d4E[ARGS]{"a": 1}[TOOL_CALLS]g[ARGS]{}',
+        ("", "", [("f", '{"a": 1}'), ("g", "{}")]),
+    ),
+    (
+        "mistral",
+        '[TOOL_CALLS] [{"name": "f", "arguments": {}}, {"town": 1}]',
+        ("", ', {"town": 1}]', [("f", "{}")]),
     ),
     ("none", "<think>a</think>\n\nb<tool_call>", ("a", "b<tool_call>", [])),
 ]
@@ -150,9 +300,11 @@ def merged(events: Iterable[Event]) -> Answer:
     return reasoning, content, calls
 
 
-def parsed(name: str, pieces: Iterable[str], **settings: bool) -> Answer:
+def parsed(
+    name: str, pieces: Iterable[str], tools: Series[Tool] = TOOLS, **settings: bool
+) -> Answer:
     wanted = {"reasoning": True, "opened": False, "calls": True} | settings
-    parser = FORMATS[name].parser([WEATHER], **wanted)
+    parser = FORMATS[name].parser(tools, **wanted)
     events = [event for piece in pieces for event in parser.feed(piece)]
     return merged(events + parser.finish())
 
@@ -173,8 +325,12 @@ def test_an_answer_is_taken_apart_the_same_for_any_cut(
 FRAGMENTS = st.sampled_from(
     ["<think>", "</think>", "<tool_call>", "</tool_call>", '{"name": "f", "arguments": ', "{}", "}",
      "a", " ", "\n", "<", '"', "[TOOL_CALLS]", "[ARGS]", "f", "<function=f>", "</function>",
-     "<parameter=city>", "</parameter>", "<|channel|>", "<|message|>", "final", "analysis", "[",
-     "]",      DS_CALL, DS_END, "<start_function_call>", "call:f{}", "<end_function_call>", "é"]
+     "<parameter=city>", "</parameter>", "<|channel|>", "<|message|>", "final",
+     "<|start|>", "<|end|>", "<|call|>", " to=functions.f", "analysis", "[",
+     "]", ";", "[CALL_ID]", '{"name": "f"}', "<|python_tag|>",
+     DS_CALL, DS_END, "<start_function_call>", "call:f{}", "call:f{a:", "<escape>", ",", ":",
+     "<|tool_call>", '<|"|>', "<tool_call|>",
+     "<|channel>thought", "<channel|>", "<end_function_call>", "é"]
 )  # fmt: skip
 
 
@@ -195,8 +351,28 @@ def test_any_text_is_taken_apart_the_same_for_any_cut(
         pieces.append(text[at : at + cut])
         at += cut
     pieces.append(text[at:])
-    options = {"opened": opened, "reasoning": reasoning}
-    assert parsed(name, pieces, **options) == parsed(name, [text], **options)
+    whole = parsed(name, [text], opened=opened, reasoning=reasoning)
+    assert parsed(name, pieces, opened=opened, reasoning=reasoning) == whole
+
+
+LEFT_OUT = {"qwen3-coder": ["</tool_call>"], "deepseek": [DS_SECTION, _ds("tool calls end")]}
+"""Tags that belong to no one call and are never shown."""
+
+
+@settings(max_examples=400, deadline=None)
+@given(
+    name=st.sampled_from(sorted(FORMATS.keys() - {"harmony"})),
+    fragments=st.lists(FRAGMENTS, max_size=8),
+)
+def test_a_text_without_a_call_is_given_back_word_for_word(name: str, fragments: list[str]) -> None:
+    text = "".join(fragments)
+    _, content, calls = parsed(name, [text], reasoning=False)
+    if not calls:
+        for tag in LEFT_OUT.get(name, []):
+            text = text.replace(tag, "")
+            content = content.replace(tag, "")
+        # Blanks beside tags are nobody's.
+        assert "".join(content.split()) == "".join(text.split())
 
 
 @pytest.mark.parametrize("name", sorted(FORMATS))
@@ -208,6 +384,12 @@ def test_without_calls_and_reasoning_a_text_without_markup_is_content(name: str)
 def test_tags_stay_where_reasoning_is_not_told_apart() -> None:
     text = "<think>a</think>b"
     assert parsed("hermes", [text], reasoning=False) == ("", text, [])
+    thought = "<|channel|>analysis<|message|>a<|end|>"
+    answer = "<|start|>assistant<|channel|>final<|message|>b"
+    for width in range(1, 9):
+        text = thought + answer
+        pieces = [text[at : at + width] for at in range(0, len(text), width)]
+        assert parsed("harmony", pieces, reasoning=False) == ("", thought + "b", [])
 
 
 def test_reasoning_that_the_prompt_has_begun() -> None:
@@ -220,12 +402,15 @@ def test_reasoning_that_the_prompt_has_begun() -> None:
 @pytest.mark.parametrize(
     ("marker", "name"),
     [
-        ("{{ '<tool_call>' }}", "hermes"),
-        ("<tool_call>\n<function=example>", "qwen3-coder"),
+        ('<tool_call>\\n{"name": <name>, "arguments": <object>}', "hermes"),
+        ("<tool_call>\n<function=example><parameter=one>", "qwen3-coder"),
+        ("<function=example>{}</function>", "none"),
+        ("<tool_call>{name}<arg_key>{{ arguments }}", "none"),
         ("<|python_tag|>", "llama3"),
         ("[TOOL_CALLS]", "mistral"),
-        ("<|channel|>", "harmony"),
+        ("<|channel|>final<|message|>", "harmony"),
         ("<start_function_call>", "gemma"),
+        ("<|channel>thought\n<channel|> <|tool_call>call:", "gemma4"),
         (DS_CALL, "deepseek"),
         ("plain", "none"),
         (None, "none"),
@@ -236,7 +421,14 @@ def test_a_template_tells_its_format(marker: str | None, name: str) -> None:
 
 
 def test_streamed_arguments_begin_before_the_call_has_ended() -> None:
-    parser = FORMATS["hermes"].parser([WEATHER], reasoning=True, opened=False, calls=True)
+    parser = FORMATS["hermes"].parser(TOOLS, reasoning=True, opened=False, calls=True)
     events = parser.feed('<tool_call>{"name": "get_weather", "arguments": {"city": "Par')
     assert merged(events) == ("", "", [("get_weather", '{"city": "Par')])
     assert json.loads('{"city": "Par' + 'is"}') == {"city": "Paris"}
+
+
+def test_the_embedded_model_writes_calls_as_hermes_does_and_thinks() -> None:
+    field = GGUFReader(models.TARGET).get_field("tokenizer.chat_template")
+    assert field is not None
+    found = detect_format(str(field.contents()))
+    assert (found.name, found.reasoning) == ("hermes", Tags("<think>", "</think>"))

@@ -10,7 +10,7 @@ from surefoot.chat.formats import FORMATS, CallArguments, CallStart
 from surefoot.constraints import Controls, ControlSpec, Grammar
 from surefoot.engine.vocabulary import controls_for
 from surefoot.runtime.libllama import LibllamaRuntime, LoadSettings, load
-from tests.chat.test_formats import DS_CALL, DS_END, DS_OLD
+from tests.chat.test_formats import DS_CALL, DS_END, DS_OLD, DS_SECTION
 
 TOOLS: list[dict[str, Any]] = [
     {
@@ -24,6 +24,27 @@ TOOLS: list[dict[str, Any]] = [
     },
     {"name": "now"},
 ]
+SCHEMAS: dict[str, tuple[dict[str, Any], str, str]] = {
+    "definitions": (
+        {
+            "properties": {"at": {"$ref": "#/$defs/Point"}},
+            "$defs": {"Point": {"type": "object", "properties": {"x": {"type": "integer"}}}},
+        },
+        '{"x": 1}',
+        '{"x": "a"}',
+    ),
+    "options": ({"properties": {"at": {"enum": ["red", "größer"]}}}, "größer", "blue"),
+    "options in definitions": (
+        {
+            "properties": {"at": {"$ref": "#/$defs/Word"}},
+            "$defs": {"Word": {"type": "string", "enum": ["red", "5"]}},
+        },
+        "5",
+        "6",
+    ),
+    "options of two kinds": ({"properties": {"at": {"enum": ["red", 5]}}}, "5", "6"),
+    "text or null": ({"properties": {"at": {"type": ["string", "null"]}}}, "null", "5"),
+}
 HEAD = "<tool_call>\n<function=get_weather>\n<parameter=city>\n"
 CALLS: list[tuple[str, str, str]] = [
     (
@@ -52,6 +73,17 @@ CALLS: list[tuple[str, str, str]] = [
         "mistral",
         '[TOOL_CALLS] [{"name": "get_weather", "arguments": {"city": "P"}}]',
         '[TOOL_CALLS] [{"name": "get_weather", "arguments": {}}]',
+    ),
+    (
+        "harmony",
+        ' to=functions.get_weather<|channel|>commentary <|constrain|>json<|message|>{"city": "P"}'
+        "<|call|>",
+        " to=functions.get_weather<|channel|>commentary <|constrain|>json<|message|>{}<|call|>",
+    ),
+    (
+        "harmony",
+        ' to=functions.get_weather <|constrain|>json<|message|>{"city": "P", "days": 1}<|call|>',
+        ' to=functions.get_weather <|constrain|>json<|message|>{"city": "P", "days": "a"}<|call|>',
     ),
     ("deepseek", f'{DS_CALL}{{"city": "P"}}{DS_END}', f"{DS_CALL}{{}}{DS_END}"),
     ("deepseek", f'{DS_OLD}{{"city": "P"}}\n```{DS_END}', f"{DS_OLD}{{}}\n```{DS_END}"),
@@ -88,6 +120,82 @@ def test_a_right_call_is_taken_and_read_and_a_wrong_one_is_not(
     assert all(isinstance(event, CallArguments) for event in events[1:])
 
 
+@pytest.mark.parametrize("schema", sorted(SCHEMAS))
+def test_a_parameter_in_xml_is_held_to_its_schema_and_read_by_it(
+    runtime: LibllamaRuntime, controls: Controls, schema: str
+) -> None:
+    parameters, right, wrong = SCHEMAS[schema]
+    tool = {"name": "größe_\U0001f600", "parameters": parameters}
+    rules = FORMATS["qwen3-coder"].rules([tool], lambda _: None)
+    assert rules is not None
+    spec = ControlSpec(Grammar("lark", rules.grammar))
+    for value, taken in ((right, True), (wrong, False)):
+        text = (
+            f"<tool_call>\n<function={tool['name']}>\n<parameter=at>\n{value}\n</parameter>\n"
+            "</function>\n</tool_call>"
+        )
+        tokens = runtime.tokenizer.encode(text, special=False)
+        assert (controls.control(spec).permitted(tokens) == len(tokens)) is taken, text
+
+
+@pytest.mark.parametrize(
+    "name", ["hermes", "qwen3-coder", "llama3", "mistral", "deepseek", "harmony"]
+)
+@pytest.mark.parametrize(
+    "parameters",
+    [None, {}, {"properties": {"a": True, "b": False, "c": {}}}, *(s[0] for s in SCHEMAS.values())],
+)
+def test_every_schema_makes_a_grammar_that_compiles(
+    controls: Controls, name: str, parameters: dict[str, Any] | None
+) -> None:
+    tool = {"name": 'odd "name"', "parameters": parameters}
+    rules = FORMATS[name].rules([tool, {"name": "g"}], lambda _: None)
+    assert rules is not None
+    controls.control(ControlSpec(Grammar("lark", rules.grammar)))
+
+
+@pytest.mark.parametrize(
+    ("name", "head"),
+    [
+        ("harmony", "<|start|>assistant<|channel|>commentary"),
+        ("harmony", "<|channel|>commentary"),
+        ("harmony", "<|start|>assistant"),
+        ("deepseek", DS_SECTION),
+    ],
+)
+def test_where_a_call_must_come_what_stands_in_front_of_it_may_come_too(
+    runtime: LibllamaRuntime, controls: Controls, name: str, head: str
+) -> None:
+    rules = FORMATS[name].rules(TOOLS, lambda _: None)
+    assert rules is not None
+    call = next(right for format_, right, _ in CALLS if format_ == name)
+    tokens = runtime.tokenizer.encode(head + call, special=False)
+    control = controls.control(ControlSpec(Grammar("lark", rules.grammar)))
+    assert control.permitted(tokens) == len(tokens)
+
+
+def test_special_tokens_within_a_call_are_taken_as_tokens(
+    runtime: LibllamaRuntime, controls: Controls
+) -> None:
+    """Harmony's tags are special; two of this vocabulary's stand for two of them."""
+    encode = runtime.tokenizer.encode
+    ends = encode("<|im_start|><think>")
+    assert len(ends) == 2
+    rules = FORMATS["harmony"].rules(
+        TOOLS, dict(zip(("<|message|>", "<|call|>"), ends, strict=True)).get
+    )
+    assert rules is not None
+    arguments = encode('{"city": "P"}', special=False)
+    tokens = [
+        *encode(" to=functions.get_weather<|constrain|>json", special=False),
+        *(ends[0], *arguments, ends[1]),
+    ]
+    spec = ControlSpec(Grammar("lark", rules.grammar))
+    assert controls.control(spec).permitted(tokens) == len(tokens)
+    tokens[-1] = ends[0]
+    assert controls.control(spec).permitted(tokens) == len(tokens) - 1
+
+
 def test_a_special_tag_is_named_by_its_token() -> None:
     rules = FORMATS["hermes"].rules(TOOLS, {"<tool_call>": 7, "</tool_call>": 8}.get)
     assert rules is not None
@@ -95,6 +203,6 @@ def test_a_special_tag_is_named_by_its_token() -> None:
     assert "<[8]>" in rules.grammar
 
 
-@pytest.mark.parametrize("name", ["harmony", "gemma", "none"])
+@pytest.mark.parametrize("name", ["gemma", "gemma4", "none"])
 def test_formats_without_rules_say_so(name: str) -> None:
     assert FORMATS[name].rules(TOOLS, lambda _: None) is None

@@ -208,6 +208,15 @@ def test_without_a_template_chatml_is_used_and_said(caplog: pytest.LogCaptureFix
         ("{{ call.function.arguments | tojson }}", '{"city": "Paris"}'),
         ("{{ call.function.arguments }}", '{"city": "Paris"}'),
         (
+            "{% for k, v in call.function.arguments|items %}<p={{ k }}>{{ v }}</p>{% endfor %}",
+            "<p=city>Paris</p>",
+        ),
+        (
+            "{% set given = call.function.arguments %}{ {%- if given is string %}{{ given }}"
+            "{% else %}{% for k, v in given|items %}{{ k }}:{{ v }}{% endfor %}{% endif %}}",
+            "{city:Paris}",
+        ),
+        (
             "{% for k, v in call.function.arguments.items() %}{{ k }}={{ v }}{% endfor %}"
             "{{ call.function.arguments | tojson }}",
             'city=Paris{"city": "Paris"}',
@@ -224,3 +233,65 @@ def test_the_arguments_of_a_call_come_as_the_template_needs_them(
     call = {"function": {"name": "f", "arguments": '{"city": "Paris"}'}}
     messages = [{"role": "assistant", "content": None, "tool_calls": [call]}]
     assert ChatTemplate(source).render(messages) == expected
+
+
+@pytest.mark.parametrize("arguments", ["", None, "{}"])
+def test_a_call_without_arguments_has_an_empty_object(arguments: str | None) -> None:
+    source = (
+        "{% for m in messages %}{% for call in m.tool_calls or [] %}{{ call.function.name }}"
+        "{{ call.function.arguments | tojson }}{% endfor %}{% endfor %}"
+    )
+    call = {"function": {"name": "f", "arguments": arguments}}
+    messages = [{"role": "assistant", "content": None, "tool_calls": [call]}]
+    assert ChatTemplate(source).render(messages) == "f{}"
+
+
+@pytest.mark.parametrize(
+    "shown",
+    [
+        "{{ m.content + '|' }}",
+        "{{ m.content }}|",
+        "{% if m.content is none %}|{% endif %}",
+        "{% if m.content is string %}|{% endif %}",
+        "{{ m['content'] | trim }}|",
+    ],
+)
+@pytest.mark.parametrize("content", [{"content": None}, {"content": ""}, {}])
+def test_a_call_without_content_is_shown_whatever_the_template_takes_for_none(
+    shown: str, content: dict[str, Any]
+) -> None:
+    calls = "{% for call in m.tool_calls %}{{ call.function.arguments }}{% endfor %}"
+    source = (
+        "{% for m in messages %}{% if m.tool_calls %}"
+        + shown.replace("|{%", "|" + calls + "{%")
+        + ("" if "|{%" in shown else calls)
+        + "{% endif %}{% endfor %}"
+    )
+    call = {"function": {"name": "f", "arguments": "{}"}}
+    messages = [{"role": "assistant", **content, "tool_calls": [call]}]
+    assert ChatTemplate(source).render(messages) == "|{}"
+
+
+@pytest.mark.parametrize("content", ["", None])
+def test_empty_content_comes_as_given_if_the_template_can_show_it(content: str | None) -> None:
+    source = (
+        "{% for m in messages %}{{ m.tool_calls[0].function.name if m.tool_calls }}:"
+        "{{ m.content is none }}{% endfor %}"
+    )
+    call = {"function": {"name": "f", "arguments": "{}"}}
+    messages = [{"role": "assistant", "content": content, "tool_calls": [call]}]
+    assert ChatTemplate(source).render(messages) == f"f:{content is None}"
+
+
+def test_a_call_whose_arguments_are_not_shown_can_have_null_beside_it() -> None:
+    source = (
+        "{% for m in messages %}{{ m.content + ':' }}"
+        "{{ m.tool_calls[0].function.name if m.tool_calls }}{% endfor %}"
+    )
+    call = {"function": {"name": "f", "arguments": "{}"}}
+    messages = [{"role": "assistant", "content": None, "tool_calls": [call]}]
+    assert ChatTemplate(source).render(messages) == ":f"
+
+
+def test_content_that_is_null_is_no_word() -> None:
+    assert ChatTemplate("{{ messages[0].content }}").render([{**USER, "content": None}]) == ""

@@ -2,7 +2,7 @@
 
 import json
 import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from jinja2 import TemplateSyntaxError, meta
@@ -26,6 +26,7 @@ CHATML = """\
 """What is used for a model file without a template, as llama-server does."""
 
 _NEEDLE = "surefoot-needle"
+_NAME = "surefoot-function"
 
 
 class ChatTemplateError(SurefootError):
@@ -65,7 +66,9 @@ class ChatTemplate:
         self._tokens = {"bos_token": bos_text, "eos_token": eos_text}
         self._knows_developer = "developer" in source
         self._wants_parts = self._reads_only_parts()
-        self._wants_objects = "tool_calls" in source and self._escapes_arguments()
+        self._wants_objects, self._empties = (
+            self._call_needs() if "tool_calls" in source else (False, [])
+        )
 
     def render(
         self,
@@ -78,8 +81,10 @@ class ChatTemplate:
     ) -> str:
         """The prompt's text.
 
-        Text parts are joined, unless the template reads nothing but parts, and "developer" becomes
-        "system" for templates that don't know it.
+        Text parts are joined, unless the template reads nothing but parts, "developer" becomes
+        "system" for templates that don't know it, and the arguments of calls become objects for
+        those that need them. Content that is null or missing is an empty text; beside calls, null
+        and an empty text stand for each other where the template fails on one of them.
 
         Args:
             messages: the conversation, oldest first.
@@ -110,9 +115,12 @@ class ChatTemplate:
         expected = dict(message)
         if expected.get("role") == "developer" and not self._knows_developer:
             expected["role"] = "system"
-        if self._wants_objects and expected.get("tool_calls"):
-            expected["tool_calls"] = [_with_object(call) for call in expected["tool_calls"]]
+        calls = expected.get("tool_calls")
+        if self._wants_objects and calls:
+            expected["tool_calls"] = [_with_object(call) for call in calls]
         content = expected.get("content")
+        if not content and not isinstance(content, list):
+            content = expected["content"] = self._empty(content) if calls else ""
         if self._wants_parts and isinstance(content, str):
             expected["content"] = _parts(content)
         elif not self._wants_parts and isinstance(content, list):
@@ -123,20 +131,55 @@ class ChatTemplate:
         """Whether the template drops a text and shows a text part: found out by trying it."""
         return not self._shows(_NEEDLE) and self._shows(_parts(_NEEDLE))
 
-    def _escapes_arguments(self) -> bool:
-        """Whether a template writes a call's arguments as JSON by itself, so that it needs them as
-        an object and not, as clients send them, as a text: found out by trying it."""
-        as_text = self._render_call(f'{{"{_NEEDLE}": 1}}')
-        as_object = self._render_call({_NEEDLE: 1})
-        good = f'"{_NEEDLE}"'
-        return good not in as_text and good in as_object
+    def _empty(self, content: str | None) -> str | None:
+        """Content that is empty, beside a call: as given, if the template can show that."""
+        given = None if content is None else ""
+        return self._empties[0] if self._empties and given not in self._empties else given
 
-    def _render_call(self, arguments: Any) -> str:
-        call = {"id": "a1b2c3d4e", "type": "function",
-                "function": {"name": "f", "arguments": arguments}}  # fmt: skip
+    def _call_needs(self) -> tuple[bool, list[str | None]]:
+        """What a call needs to be shown in full: found out by trying it.
+
+        Clients send arguments as a JSON text. Some templates print it, others want an object,
+        which they write as JSON or go through. And some show a call only beside no content at all,
+        others only beside a text, be it empty.
+
+        Returns:
+            Whether the arguments must be an object, and what empty content may be; nothing if that
+            makes no difference.
+        """
+        as_text, as_object = f'{{"{_NEEDLE}": 1}}', {_NEEDLE: 1}
+
+        def verbatim(shown: str) -> bool:
+            # Neither escaped once more nor in braces of the template's own.
+            return as_text in shown and f"{{{as_text}" not in shown
+
+        def gone_through(shown: str) -> bool:
+            return _NEEDLE in shown
+
+        def named(shown: str) -> bool:
+            return _NAME in shown
+
+        tries: list[tuple[str | dict[str, int], Callable[[str], bool]]] = [
+            (as_text, verbatim),
+            (as_object, gone_through),
+            (as_text, named),
+        ]
+        for arguments, good in tries:
+            empties: list[str | None] = []
+            for empty in ("", None):
+                shown = self._render_call(arguments, empty)
+                if good(shown) and (empty is not None or "None" not in shown):
+                    empties.append(empty)
+            if empties:
+                return arguments is as_object, empties
+        return False, []
+
+    def _render_call(self, arguments: str | dict[str, int], content: str | None) -> str:
+        function = {"name": _NAME, "arguments": arguments}
+        call = {"id": "a1b2c3d4e", "type": "function", "function": function}
         messages: list[Message] = [
             {"role": "user", "content": "a"},
-            {"role": "assistant", "content": "", "tool_calls": [call]},
+            {"role": "assistant", "content": content, "tool_calls": [call]},
         ]
         try:
             return self._render(messages, {"add_generation_prompt": False})
@@ -152,13 +195,15 @@ class ChatTemplate:
 
 
 def _with_object(call: Any) -> Any:
-    """A tool call with its arguments as an object, if they are the text of one."""
+    """A tool call with its arguments as an object, if they are the text of one, or of nothing."""
     if not isinstance(call, dict) or not isinstance(call.get("function"), dict):
         return call
     function = call["function"]
     try:
-        arguments = json.loads(function.get("arguments", ""))
-    except (ValueError, TypeError):
+        arguments = json.loads(function.get("arguments") or "{}")
+    except (ValueError, TypeError, RecursionError):
+        return call
+    if not isinstance(arguments, dict):
         return call
     return {**call, "function": {**function, "arguments": arguments}}
 

@@ -89,6 +89,10 @@ class Format(Protocol):
     def parser(self, tools: Series[Tool], *, reasoning: bool, opened: bool, calls: bool) -> Parser:
         """A parser for one answer.
 
+        A function that is not among the tools is called all the same, and the client decides; only
+        where a call has no tag is it told by the name of a tool. What can't be a call is content,
+        word for word. A call whose name has been told stays, as far as it came.
+
         Args:
             tools: the functions that may be called.
             reasoning: whether reasoning is told apart from the answer.

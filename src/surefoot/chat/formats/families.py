@@ -2,17 +2,25 @@
 
 import json
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from collections.abc import Sequence as Series
 from dataclasses import dataclass
 from typing import Any
 
 from surefoot.chat.formats.base import CallRules, Format, Parser, SpecialToken, Tags, Tool
-from surefoot.chat.formats.calls import CallReader, NamedReader, ObjectReader, XmlReader
+from surefoot.chat.formats.calls import (
+    CallReader,
+    NamedReader,
+    ObjectReader,
+    SeveralReader,
+)
 from surefoot.chat.formats.gemma import GemmaReader
 from surefoot.chat.formats.harmony import Harmony
+from surefoot.chat.formats.lark import SPACING, schema_of, terminal
 from surefoot.chat.formats.mistral import MistralReader
 from surefoot.chat.formats.tagged import THINK, TaggedParser
+from surefoot.chat.formats.values import Parameters, Schema
+from surefoot.chat.formats.xml import XmlReader
 
 MakeReader = Callable[[Series[Tool], str], CallReader]
 WriteRules = Callable[[Tool, SpecialToken], str]
@@ -31,6 +39,7 @@ class TaggedFormat:
         markup: special tokens whose text the parser has to see.
         closings: tags that are left out.
         at_start: triggers that count at the beginning only, and are part of the call.
+        section: what may stand in front of the first call, where one must come.
     """
 
     name: str
@@ -41,6 +50,7 @@ class TaggedFormat:
     markup: tuple[str, ...] = ()
     closings: tuple[str, ...] = ()
     at_start: tuple[str, ...] = ()
+    section: str = ""
 
     def parser(self, tools: Series[Tool], *, reasoning: bool, opened: bool, calls: bool) -> Parser:
         """A parser for one answer; see `Format`."""
@@ -57,13 +67,10 @@ class TaggedFormat:
         """How calls are written; see `Format`."""
         if self.write is None:
             return None
-        trigger = (self.triggers or self.at_start)[0]
+        trigger = self.triggers[0]
         calls = " | ".join(f"call_{index}" for index in range(len(tools)))
-        lines = [
-            f"start: {_terminal(trigger, special)} ({calls})"
-            if self.triggers
-            else f"start: {calls}"
-        ]
+        section = f"{terminal(self.section, special)}? " if self.section else ""
+        lines = [f"start: {section}{terminal(trigger, special)} ({calls})"]
         lines += [f"call_{index}: {self.write(tool, special)}" for index, tool in enumerate(tools)]
         if any(" value" in line for line in lines):
             lines.append(_VALUE)
@@ -74,31 +81,14 @@ _VALUE = 'value[suffix="\\n</parameter>\\n"]: /(?s:.*)/'
 """Any text up to its end tag."""
 
 
-def _terminal(text: str, special: SpecialToken) -> str:
-    """A text in Lark: the special token if it is one."""
-    token = special(text)
-    return json.dumps(text, ensure_ascii=False) if token is None else f"<[{token}]>"
-
-
-_SPACING = {"whitespace_flexible": True, "whitespace_pattern": r"[ ]?(\r?\n[ \t]{0,40})?"}
-"""Blanks in arguments are bounded, as in all JSON that is held to a schema."""
-
-
-def _schema(tool: Tool) -> str:
-    schema: dict[str, Any] = dict(tool.get("parameters") or {"type": "object", "properties": {}})
-    schema.setdefault("type", "object")
-    schema["x-guidance"] = _SPACING
-    return "%json " + json.dumps(schema)
-
-
 def _object(key: str, before: str = "", after: str = "") -> WriteRules:
     """A JSON object with name and arguments."""
 
     def write(tool: Tool, special: SpecialToken) -> str:
         head = f'{before}{{"name": {json.dumps(tool["name"])}, "{key}": '
-        parts = [json.dumps(head), _schema(tool), json.dumps("}")]
+        parts = [json.dumps(head), schema_of(tool), json.dumps("}")]
         if after:
-            parts += ["/\\n?/", _terminal(after, special)]
+            parts += ["/\\n?/", terminal(after, special)]
         return " ".join(parts)
 
     return write
@@ -106,34 +96,41 @@ def _object(key: str, before: str = "", after: str = "") -> WriteRules:
 
 def _xml(tool: Tool, special: SpecialToken) -> str:
     """Qwen3-Coder's call: texts run up to their end tag, other values are JSON."""
-    schema = tool.get("parameters") or {}
+    parameters = Parameters(tool.get("parameters"))
     parts = [json.dumps(f"\n<function={tool['name']}>\n")]
-    required = set(schema.get("required", ()))
-    for key, value in (schema.get("properties") or {}).items():
-        inner = "%json " + json.dumps(value)
-        if value.get("type") == "string" and "enum" in value:
-            inner = "(" + " | ".join(json.dumps(str(option)) for option in value["enum"]) + ")"
-        elif value.get("type") == "string":
-            inner = "value"
-        end = "" if inner == "value" else json.dumps("\n</parameter>\n")
+    for key, schema in parameters.schemas.items():
+        if schema is False:
+            continue
+        options = parameters.options(key)
+        inner, end = "value", ""
+        if not parameters.takes_text(key):
+            inner = "%json " + json.dumps({**_mapping(schema), "x-guidance": SPACING})
+        elif options is not None:
+            inner = "(" + " | ".join(json.dumps(option) for option in options) + ")"
+        if inner != "value":
+            end = json.dumps("\n</parameter>\n")
         one = f"{json.dumps(f'<parameter={key}>' + chr(10))} {inner} {end}"
-        parts.append(one if key in required else f"({one})?")
-    parts += [json.dumps("</function>\n"), _terminal("</tool_call>", special)]
+        parts.append(one if key in parameters.required else f"({one})?")
+    parts += [json.dumps("</function>\n"), terminal("</tool_call>", special)]
     return " ".join(parts)
+
+
+def _mapping(schema: Schema) -> Mapping[str, Any]:
+    return {} if isinstance(schema, bool) else schema
 
 
 def _mistral(tool: Tool, special: SpecialToken) -> str:
     """A name and its arguments, or a list with an object, as older models have it."""
-    named = f"{json.dumps(tool['name'])} {_terminal('[ARGS]', special)}? {_schema(tool)}"
+    named = f"{json.dumps(tool['name'])} {terminal('[ARGS]', special)}? {schema_of(tool)}"
     return f'{named} | /\\s?/ "[" {_object("arguments")(tool, special)} "]"'
 
 
 def _deepseek_call(tool: Tool, special: SpecialToken) -> str:
     """A name and its arguments, or what older models put around them."""
-    separator, end = _terminal(_SEPARATOR, special), _terminal(_CALL_END, special)
+    separator, end = terminal(_SEPARATOR, special), terminal(_CALL_END, special)
     name = json.dumps(tool["name"])
-    old = f'"function" {separator} {name} "\\n```json\\n" {_schema(tool)} "\\n```" {end}'
-    return f"{name} {separator} {_schema(tool)} {end} | {old}"
+    old = f'"function" {separator} {name} "\\n```json\\n" {schema_of(tool)} "\\n```" {end}'
+    return f"{name} {separator} {schema_of(tool)} {end} | {old}"
 
 
 def _deepseek(name: str) -> str:
@@ -167,11 +164,11 @@ FORMATS: dict[str, Format] = {
         TaggedFormat(
             "llama3",
             ("<|python_tag|>",),
-            lambda _tools, _trigger: ObjectReader(),
+            lambda tools, trigger: _llama_reader(tools, trigger),
             _object("parameters"),
             reasoning=None,
             markup=("<|python_tag|>",),
-            at_start=('{"name"', '{ "name"'),
+            at_start=('{"name":', '{"type":"function"'),
         ),
         TaggedFormat(
             "mistral",
@@ -179,7 +176,7 @@ FORMATS: dict[str, Format] = {
             lambda _tools, _trigger: MistralReader(),
             _mistral,
             reasoning=Tags("[THINK]", "[/THINK]"),
-            markup=("[TOOL_CALLS]", "[ARGS]", "[THINK]", "[/THINK]"),
+            markup=("[TOOL_CALLS]", "[CALL_ID]", "[ARGS]", "[THINK]", "[/THINK]"),
         ),
         TaggedFormat(
             "gemma",
@@ -188,6 +185,14 @@ FORMATS: dict[str, Format] = {
             None,
             reasoning=None,
             markup=("<start_function_call>", "<end_function_call>", "<escape>"),
+        ),
+        TaggedFormat(
+            "gemma4",
+            ("<|tool_call>",),
+            lambda _tools, _trigger: GemmaReader('<|"|>', "<tool_call|>"),
+            None,
+            reasoning=Tags("<|channel>thought", "<channel|>"),
+            markup=("<|tool_call>", "<tool_call|>", '<|"|>', "<|channel>", "<channel|>"),
         ),
         TaggedFormat(
             "deepseek",
@@ -203,12 +208,19 @@ FORMATS: dict[str, Format] = {
                 *("<think>", "</think>"),
             ),
             closings=(_CALLS_BEGIN, _CALLS_END),
+            section=_CALLS_BEGIN,
         ),
         Harmony(),
         TaggedFormat("none"),
     )
 }
 """All formats."""
+
+
+def _llama_reader(tools: Series[Tool], trigger: str) -> SeveralReader:
+    """Without a tag, only the name of a tool tells a call from an answer in JSON."""
+    names = None if trigger else {tool["name"] for tool in tools}
+    return SeveralReader(lambda: ObjectReader(names=names))
 
 
 def _xml_reader(tools: Series[Tool], trigger: str) -> XmlReader:
@@ -220,18 +232,20 @@ def _xml_reader(tools: Series[Tool], trigger: str) -> XmlReader:
     return reader
 
 
-MARKERS: tuple[tuple[str, str], ...] = (
-    ("<|channel|>", "harmony"),
-    ("<function=", "qwen3-coder"),
-    (_CALL_BEGIN, "deepseek"),
-    (_CALLS_BEGIN, "deepseek"),
-    ("[TOOL_CALLS]", "mistral"),
-    ("<start_function_call>", "gemma"),
-    ("<|python_tag|>", "llama3"),
-    ("<tool_call>", "hermes"),
-    ('"parameters": dictionary', "llama3"),
+MARKERS: tuple[tuple[tuple[str, ...], str], ...] = (
+    (("<|channel|>", "<|message|>"), "harmony"),
+    (("<function=", "<parameter="), "qwen3-coder"),
+    ((_CALL_BEGIN,), "deepseek"),
+    ((_CALLS_BEGIN,), "deepseek"),
+    (("[TOOL_CALLS]",), "mistral"),
+    (("<start_function_call>",), "gemma"),
+    (("<|tool_call>call:",), "gemma4"),
+    (("<|python_tag|>",), "llama3"),
+    (("<tool_call>", "<arg_key>"), "none"),  # GLM's, whose calls are no JSON
+    (("<tool_call>",), "hermes"),
+    (('"parameters": dictionary',), "llama3"),
 )
-"""What in a chat template tells its format, the most telling first."""
+"""What in a chat template tells its format: texts that are all there, the most telling first."""
 
 
 def detect_format(template: str | None) -> Format:
@@ -241,7 +255,7 @@ def detect_format(template: str | None) -> Format:
         template: Jinja2 source; None if the model has none.
     """
     for marker, name in MARKERS:
-        if template is not None and marker in template:
+        if template is not None and all(text in template for text in marker):
             return FORMATS[name]
     return FORMATS["none"]
 

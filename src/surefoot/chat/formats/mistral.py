@@ -1,6 +1,15 @@
 """Mistral's calls: a list of objects, or names with arguments, behind `[TOOL_CALLS]`."""
 
-from surefoot.chat.formats.calls import NamedReader, ObjectReader, Progress
+from surefoot.chat.formats.calls import (
+    CallReader,
+    NamedReader,
+    ObjectReader,
+    Progress,
+    SeveralReader,
+)
+
+BETWEEN = r"(?:\[CALL_ID\]\s*[A-Za-z0-9_\-]+\s*)?(?:\[ARGS\])?"
+"""What may stand between a name and its arguments; some models give the call an id of its own."""
 
 
 class MistralReader:
@@ -8,32 +17,15 @@ class MistralReader:
 
     def __init__(self) -> None:
         self.out: list[tuple[str] | str] = []
-        self._inner: ObjectReader | NamedReader | None = None
-        self._list = False
-        self._between = False
+        self._inner: CallReader | None = None
 
     def feed(self, char: str) -> Progress:
         """Take a character; see `CallReader`."""
         if self._inner is None:
             if char.isspace():
                 return Progress.MORE
+            self._inner = SeveralReader(ObjectReader, "]") if char == "[" else NamedReader(BETWEEN)
+            self.out = self._inner.out
             if char == "[":
-                self._list, self._inner = True, ObjectReader()
                 return Progress.MORE
-            self._inner = NamedReader(r"(?:\[ARGS\])?")
-        if self._between:
-            return self._next(char)
-        progress = self._inner.feed(char)
-        self.out += self._inner.out
-        self._inner.out.clear()
-        if progress is Progress.DONE and self._list:
-            self._between = True
-            return Progress.MORE
-        return progress
-
-    def _next(self, char: str) -> Progress:
-        if char == "]":
-            return Progress.DONE
-        if char == ",":
-            self._between, self._inner = False, ObjectReader()
-        return Progress.MORE if char.isspace() or char == "," else Progress.FAILED
+        return self._inner.feed(char)

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Sequence as Series
+from typing import Any
 
 
 class TagScanner:
@@ -48,17 +49,23 @@ def _overlap(text: str, tag: str) -> int:
 
 
 class JsonEnd:
-    """Finds where a JSON value ends, character by character. It does not check the value."""
+    """Finds where a JSON value ends, character by character. It does not check the value.
+
+    Attributes:
+        first: the value's first character; empty before there is one.
+    """
 
     def __init__(self) -> None:
-        self.depth = 0
-        self.text = ""
+        self.first = ""
+        self._parts: list[str] = []
+        self._depth = 0
         self._string = False
         self._escaped = False
 
     def feed(self, char: str) -> bool:
         """Take a character; True if it was the last of an object, a list or a string."""
-        self.text += char
+        self.first = self.first or char
+        self._parts.append(char)
         if self._string:
             if self._escaped:
                 self._escaped = False
@@ -66,27 +73,56 @@ class JsonEnd:
                 self._escaped = True
             elif char == '"':
                 self._string = False
-                return self.depth == 0
+                return self._depth == 0
             return False
         if char == '"':
             self._string = True
         elif char in "{[":
-            self.depth += 1
+            self._depth += 1
         elif char in "}]":
-            self.depth -= 1
-            return self.depth <= 0
+            self._depth -= 1
+            return self._depth <= 0
         return False
+
+    @property
+    def text(self) -> str:
+        """The value so far."""
+        return "".join(self._parts)
 
     @property
     def scalar(self) -> bool:
         """Whether it is a number or a word so far, whose end only the next character tells."""
-        return bool(self.text.strip()) and self.text.lstrip()[0] not in '{["'
+        return bool(self.first) and self.first not in '{["'
 
 
-def as_json_text(raw: str) -> str:
-    """Arguments as the text of a JSON object: a text that has JSON in it is taken out of it."""
+def json_value(text: str) -> Any:
+    """What a JSON text says.
+
+    Raises:
+        ValueError: it is no JSON, or nested too deeply.
+    """
     try:
-        value = json.loads(raw)
+        return json.loads(text, parse_constant=_refuse)
+    except RecursionError as error:
+        raise ValueError("nested too deeply") from error
+
+
+def json_string(text: str) -> str | None:
+    """The string that a JSON text says; None if it says something else, or is no JSON."""
+    try:
+        value = json_value(text)
     except ValueError:
-        return raw
-    return value if isinstance(value, str) else raw
+        return None
+    return value if isinstance(value, str) else None
+
+
+def _refuse(word: str) -> Any:
+    raise ValueError(f"{word} is no JSON")
+
+
+def arguments_text(raw: str) -> str:
+    """A value as the text of a call's arguments: JSON within a string is taken out of it, and
+    nothing at all is no arguments."""
+    inner = json_string(raw)
+    text = raw if inner is None else inner.strip()
+    return "{}" if text in ("", "null") else text

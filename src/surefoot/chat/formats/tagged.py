@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from collections.abc import Sequence as Series
+from itertools import groupby
 
 from surefoot.chat.formats.base import (
     CallArguments,
@@ -29,7 +30,8 @@ class TaggedParser:
         triggers: what begins a call; none if calls are not told apart.
         reader: reads calls.
         closings: tags that belong to nothing and are left out, such as the end of a section.
-        at_start: triggers that count at the beginning of the answer only, and are part of the call.
+        at_start: triggers that count at the beginning of the answer only, and are part of the call;
+            blanks between their characters don't matter.
     """
 
     def __init__(
@@ -67,7 +69,7 @@ class TaggedParser:
                 text = self._read_call(text, events)
             else:
                 text = self._read_text(text, events)
-        return events
+        return _joined(events)
 
     def finish(self) -> list[Event]:
         """What was held back."""
@@ -77,6 +79,8 @@ class TaggedParser:
         rest = self._scanner.rest() or self._lead
         if rest:
             self._tell(rest, events)
+        if self._fresh and not self._behind_tag and self._blanks:
+            events.append(ContentDelta(self._blanks))  # an answer of blanks alone
         return events
 
     # Text
@@ -84,11 +88,11 @@ class TaggedParser:
     def _read_text(self, text: str, events: list[Event]) -> str:
         if self._at_start and not self._inside:
             text, self._lead = self._lead + text, ""
-            start = text.lstrip()
+            start = "".join(text.split())
             if any(start.startswith(trigger) for trigger in self._at_start):
                 self._at_start = ()
-                self._begin("", events)
-                return start
+                self._begin("")
+                return text
             if any(trigger.startswith(start) for trigger in self._at_start):
                 self._lead = text
                 return ""
@@ -101,7 +105,7 @@ class TaggedParser:
         if self._said and self._reasoning is not None and tag == self._reasoning.start:
             self._tell(tag, events)  # reasoning comes before the answer or not at all
             return rest
-        self._pass_tag(tag, events)
+        self._pass_tag(tag)
         return rest
 
     @property
@@ -113,14 +117,16 @@ class TaggedParser:
             tags.append(self._reasoning.start)
         return tags
 
-    def _pass_tag(self, tag: str, events: list[Event]) -> None:
+    def _pass_tag(self, tag: str) -> None:
+        if self._behind_tag or tag not in self._triggers:
+            self._blanks = ""
         self._fresh = self._behind_tag = True
-        if self._reasoning is not None and tag == self._reasoning.start:
-            self._inside, self._blanks = True, ""
-        elif self._inside:
-            self._inside, self._blanks = False, ""
+        if self._inside:
+            self._inside = False
+        elif self._reasoning is not None and tag == self._reasoning.start:
+            self._inside = True
         elif tag in self._triggers:
-            self._begin(tag, events)
+            self._begin(tag)
 
     def _tell(self, text: str, events: list[Event]) -> None:
         """Text as what it is; blanks at its beginning wait to see whether there is more."""
@@ -145,7 +151,7 @@ class TaggedParser:
 
     # Calls
 
-    def _begin(self, trigger: str, events: list[Event]) -> None:  # noqa: ARG002
+    def _begin(self, trigger: str) -> None:
         self._reader, self._raw, self._begun = self._make(trigger), trigger, False
 
     def _read_call(self, text: str, events: list[Event]) -> str:
@@ -153,17 +159,20 @@ class TaggedParser:
         assert reader is not None
         for at, char in enumerate(text):
             progress = reader.feed(char)
+            understood = bool(reader.out)
             self._collect(reader, events)
+            if progress is not Progress.FAILED:
+                self._raw = "" if understood else self._raw + char
             if progress is Progress.MORE:
-                self._raw += char
                 continue
             self._reader = None
             self._fresh = self._behind_tag = True
             if progress is Progress.DONE:
                 return text[at + 1 :]
-            if not self._begun:
-                # It is no call after all: its text is part of the answer.
-                self._say(self._raw, events)
+            # What was no part of a call after all is part of the answer.
+            raw = self._raw.lstrip() if self._begun else self._raw
+            if raw:
+                self._say(raw, events)
             return text[at:]
         return ""
 
@@ -176,3 +185,16 @@ class TaggedParser:
             elif found:
                 events.append(CallArguments(self._index, found))
         reader.out.clear()
+
+
+def _joined(events: list[Event]) -> list[Event]:
+    """Events with arguments that follow each other as one."""
+    joined: list[Event] = []
+    for _, group in groupby(events, lambda event: isinstance(event, CallArguments)):
+        pieces = list(group)
+        texts = [piece for piece in pieces if isinstance(piece, CallArguments)]
+        if texts:
+            joined.append(CallArguments(texts[0].call, "".join(piece.text for piece in texts)))
+        else:
+            joined += pieces
+    return joined
