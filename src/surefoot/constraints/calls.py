@@ -105,6 +105,8 @@ class CallsControl:
 
     def advance(self, token: int) -> None:
         """Take a token; see `Control`."""
+        if self.finished:
+            raise ControlError(f"token {token} comes after the {END_OF_CALL}")
         if self._call is not None and not self._goes_on(token):
             if self._is_blank(token):
                 self._blanks -= len(self._vocabulary.pieces[token])

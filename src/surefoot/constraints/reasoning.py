@@ -123,6 +123,8 @@ class ReasoningControl:
             case _Place.INSIDE:
                 if self._thought.closing and token != self._thought.closing[0]:
                     raise ControlError("the budget for reasoning is used up, but it did not end")
+                if self._bound and token in self._vocabulary.end_tokens:
+                    raise ControlError("the text ended inside the reasoning, before its answer")
                 self._end(self._thought.advance(token))
             case _Place.BEFORE:
                 self._begin(token)
