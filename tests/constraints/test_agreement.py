@@ -53,7 +53,7 @@ def replayed(controls: Controls, spec: ControlSpec, said: list[int]) -> Control:
     return control
 
 
-INTERESTING = [token for token, piece in enumerate(PIECES) if piece in b"<think>/[]{}abcxZ\n \": 1"]
+INTERESTING = [token for token, piece in enumerate(PIECES) if piece in b'<think>/[]{}abcxZ\n ": 1']
 INTERESTING += range(256, len(PIECES))
 
 

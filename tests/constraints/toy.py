@@ -10,7 +10,19 @@ from surefoot.decoding import Control
 LONGER = [
     *(b"ab", b"abc", b"bc", b"aa", b'{"', b'":', b"}}", b'"}', b"true", b"12", b"  ", b"\n\n"),
     *(b"<think>", b"</think>", b"</think>\n", b"nk>", b"nk>{", b"k>\n{", b"</", b"</think>a"),
-    *(b"<think>\n", b"<t", b" <", b"[[", b"]]", b"[[a", b"]] x", b"[[Z", b"x[[", b"a]]", b"\xc3\xa9"),
+    *(
+        b"<think>\n",
+        b"<t",
+        b" <",
+        b"[[",
+        b"]]",
+        b"[[a",
+        b"]] x",
+        b"[[Z",
+        b"x[[",
+        b"a]]",
+        b"\xc3\xa9",
+    ),
 ]
 PIECES = [*(bytes([byte]) for byte in range(256)), *LONGER, b"<|end|>", b"<|mark|>"]
 END, MARK = len(PIECES) - 2, len(PIECES) - 1
@@ -56,7 +68,8 @@ def allowed_of(control: Control, size: int = len(PIECES)) -> list[int]:
 
 def walked(controls: Controls, spec: ControlSpec, seed: int, most: int = 60) -> list[int]:
     """Random allowed tokens until the text ends, or there are enough; the end token is likely."""
-    rng, control, said = random.Random(seed), controls.control(spec), []
+    rng, control = random.Random(seed), controls.control(spec)
+    said: list[int] = []
     while control.finished is None and len(said) < most:
         forced, allowed = list(control.forced()), allowed_of(control)
         ends = END in allowed and rng.random() < 0.3

@@ -54,7 +54,7 @@ class TagWatch:
         if found is not None:
             found = found._replace(start=found.start + self.length - len(self._tail))
         self.length += len(piece)
-        self._tail = text[len(text) - self._longest + 1 :] if self._longest > 1 else b""
+        self._tail = text[max(0, len(text) - self._longest + 1) :]
         return found
 
     def completed_by(self, token: int) -> Found | None:

@@ -14,6 +14,9 @@ from surefoot.constraints.gbnf.nodes import (
 )
 from surefoot.constraints.gbnf.reading import ROOT, Reader, TokenNamed
 
+MOST_RULES = 1000
+"""A grammar with more rules would take too long to check."""
+
 
 def read(source: str, token_named: TokenNamed, tokens: int) -> Rules:
     """The rules of a grammar that can be used.
@@ -28,6 +31,8 @@ def read(source: str, token_named: TokenNamed, tokens: int) -> Rules:
     """
     reader = Reader(source, token_named, tokens)
     rules = reader.rules()
+    if len(rules) > MOST_RULES:
+        raise GrammarError("grammar", f"has {len(rules)} rules, of which {MOST_RULES} may be")
     if ROOT not in rules:
         raise GrammarError("grammar", f'has no rule named "{ROOT}", at which it would begin')
     for node in rules.values():
@@ -49,9 +54,11 @@ def nullable(rules: Rules) -> set[str]:
     found: set[str] = set()
     grown = True
     while grown:
-        more = {name for name, node in rules.items() if can_be_empty(node, found)}
-        grown = more != found
-        found = more
+        grown = False
+        for name in reversed(rules):  # rules mostly come before those that they name
+            if name not in found and can_be_empty(rules[name], found):
+                found.add(name)
+                grown = True
     return found
 
 

@@ -50,11 +50,14 @@ class _Beginning(NamedTuple):
 
 def _beginnings(grammar: Grammar, first: Mapping[Node, int]) -> dict[str, _Beginning]:
     found = dict.fromkeys(grammar, _Beginning(0, False))
-    while True:
-        more = {name: _beginning(part, found, first) for name, part in grammar.items()}
-        if more == found:
-            return found
-        found = more
+    grown = True
+    while grown:
+        grown = False
+        for name in reversed(grammar):  # rules mostly come before those that they name
+            more = _beginning(grammar[name], found, first)
+            grown = grown or more != found[name]
+            found[name] = more
+    return found
 
 
 def _beginning(

@@ -80,6 +80,8 @@ class _Automaton:
 
     def pairs(self, first: list[int]) -> set[tuple[int, int]] | None:
         """Pairs of states that one text leads to; None if they are too many."""
+        if len(first) ** 2 > 2 * MOST_PAIRS:
+            return None
         waiting = self._meeting(set(combinations_with_replacement(sorted(first), 2)))
         seen = set(waiting)
         while waiting:

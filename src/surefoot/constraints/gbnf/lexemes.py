@@ -5,6 +5,8 @@ ended, and what may follow it begins with the same character. Such lexemes are s
 single characters if need be, which leaves the decision to the parser.
 """
 
+from collections.abc import Container
+
 from surefoot.constraints.gbnf.checking import can_be_empty
 from surefoot.constraints.gbnf.greed import greedy
 from surefoot.constraints.gbnf.nodes import (
@@ -19,6 +21,9 @@ from surefoot.constraints.gbnf.nodes import (
 from surefoot.constraints.gbnf.parts import Grammar, Lexeme, Parsed, Part
 from surefoot.constraints.gbnf.regular import is_regular, not_empty
 
+MOST_ROUNDS = 20
+"""After so many rounds of splitting, all that is left is split into characters."""
+
 
 def chosen(rules: dict[str, Node]) -> Grammar:
     """The rules with their lexemes.
@@ -29,15 +34,23 @@ def chosen(rules: dict[str, Node]) -> Grammar:
     if len(rules) == 1 and all(map(is_regular, rules.values())):
         return {name: _part(node, set()) for name, node in rules.items()}
     split: set[Node] = set()
-    while True:
+    for _ in range(MOST_ROUNDS):
         grammar = {name: _part(node, split) for name, node in rules.items()}
         more = greedy(grammar)
         if not more:
             return grammar
         split |= more
+    return {name: _part(node, _Everything()) for name, node in rules.items()}
 
 
-def _part(node: Node, split: set[Node]) -> Part:
+class _Everything(Container[Node]):
+    """All nodes."""
+
+    def __contains__(self, node: object) -> bool:
+        return True
+
+
+def _part(node: Node, split: Container[Node]) -> Part:
     if is_regular(node):
         return _regular(node, split)
     match node:
@@ -54,7 +67,7 @@ def _part(node: Node, split: set[Node]) -> Part:
 
 
 def _joined(
-    parts: tuple[Node, ...], kind: type[Chain] | type[Either], split: set[Node]
+    parts: tuple[Node, ...], kind: type[Chain] | type[Either], split: Container[Node]
 ) -> list[Node]:
     """Regular parts that stand side by side as one."""
     found: list[Node] = []
@@ -74,11 +87,11 @@ def _joined(
     return found
 
 
-def _regular(node: Node, split: set[Node]) -> Part:
+def _regular(node: Node, split: Container[Node]) -> Part:
     lexeme = not_empty(node)
     if lexeme is None:
         return Parsed(())
-    if lexeme not in split:
+    if isinstance(lexeme, Characters) or lexeme not in split:
         whole = Lexeme(lexeme)
         return Parsed((whole,), least=0) if can_be_empty(node, set()) else whole
     match node:

@@ -74,7 +74,10 @@ Rules = dict[str, Node]
 
 
 def characters(ranges: list[Range], *, negated: bool = False) -> Characters:
-    """A set of characters from ranges in any order; the halves of surrogate pairs are none."""
+    """A set of characters from ranges in any order; the halves of surrogate pairs are none.
+
+    What is not in some ranges leaves out NUL, too: llama.cpp never lets it through.
+    """
     merged: list[Range] = []
     for low, high in sorted(ranges):
         if merged and low <= merged[-1][1] + 1:
@@ -82,7 +85,7 @@ def characters(ranges: list[Range], *, negated: bool = False) -> Characters:
         elif low <= high:
             merged.append((low, high))
     if negated:
-        starts = [0, *(high + 1 for _, high in merged)]
+        starts = [1, *(high + 1 for _, high in merged)]
         ends = [*(low - 1 for low, _ in merged), LAST_CHARACTER]
         merged = [(low, high) for low, high in zip(starts, ends, strict=True) if low <= high]
     cut = []

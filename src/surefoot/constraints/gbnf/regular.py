@@ -3,6 +3,8 @@
 A node is regular if there is no token in it, and no rule that could lead back to itself.
 """
 
+from typing import NamedTuple
+
 from surefoot.constraints.gbnf.checking import can_be_empty
 from surefoot.constraints.gbnf.nodes import (
     Chain,
@@ -17,7 +19,7 @@ from surefoot.constraints.gbnf.nodes import (
     children,
 )
 
-LARGEST = 4000
+LARGEST = 1000
 """Nodes that a rule may have with all its rules written out; a larger one stays a rule."""
 
 DEEPEST = 150
@@ -35,19 +37,48 @@ def written_out(rules: Rules) -> tuple[Rules, Rules]:
     Returns:
         The regular rules, and the others; neither name any of the former.
     """
+    named = {name: _names(node) for name, node in rules.items()}
+    users: dict[str, list[str]] = {name: [] for name in rules}
+    for name, others in named.items():
+        for other in others:
+            users[other].append(name)
+    missing = {name: len(others) for name, others in named.items()}
+    ready = [name for name, count in missing.items() if count == 0]
     regular: Rules = {}
-    rest = dict(rules)
-    while True:
-        rest = {name: replaced(node, regular) for name, node in rest.items()}
-        found = {
-            name: node
-            for name, node in rest.items()
-            if is_regular(node) and _size(node) <= LARGEST and _depth(node) <= DEEPEST
-        }
-        if not found:
-            return regular, rest
-        regular |= found
-        rest = {name: node for name, node in rest.items() if name not in found}
+    extents: dict[str, _Extent] = {}
+    while ready:
+        name = ready.pop()
+        extent = _extent(rules[name], extents)
+        tokens = any(isinstance(found, Token) for found in below(rules[name]))
+        if tokens or extent.nodes > LARGEST or extent.levels > DEEPEST:
+            continue
+        regular[name] = replaced(rules[name], regular)
+        extents[name] = extent
+        for user in users[name]:
+            missing[user] -= 1
+            if missing[user] == 0:
+                ready.append(user)
+    rest = {name: replaced(node, regular) for name, node in rules.items() if name not in regular}
+    return regular, rest
+
+
+class _Extent(NamedTuple):
+    """How large a node is with its rules written out."""
+
+    nodes: int
+    levels: int
+
+
+def _names(node: Node) -> set[str]:
+    return {found.name for found in below(node) if isinstance(found, Reference)}
+
+
+def _extent(node: Node, rules: dict[str, _Extent]) -> _Extent:
+    if isinstance(node, Reference):
+        return rules[node.name]
+    inner = [_extent(child, rules) for child in children(node)]
+    nodes = 1 + sum(extent.nodes for extent in inner)
+    return _Extent(nodes, 1 + max((extent.levels for extent in inner), default=0))
 
 
 def replaced(node: Node, rules: Rules) -> Node:
@@ -62,18 +93,6 @@ def replaced(node: Node, rules: Rules) -> Node:
         case Repeat(part, least, most):
             return Repeat(replaced(part, rules), least, most)
     return node
-
-
-def _size(node: Node) -> int:
-    return sum(1 for _ in below(node))
-
-
-def _depth(node: Node) -> int:
-    levels, level = 0, [node]
-    while level:
-        levels += 1
-        level = [child for found in level for child in children(found)]
-    return levels
 
 
 def not_empty(node: Node) -> Node | None:

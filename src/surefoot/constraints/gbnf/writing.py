@@ -35,6 +35,10 @@ def _reachable(rules: Rules) -> Rules:
     return {name: node for name, node in rules.items() if name in found}
 
 
+DEEPEST = 8
+"""So many groups are written inside each other; llguidance takes no more than some thirty."""
+
+
 class _Writer:
     """Names rules and lexemes, and puts them on lines."""
 
@@ -42,12 +46,14 @@ class _Writer:
         grammar = chosen(rules)
         self._rules = {name: f"rule_{number}" for number, name in enumerate(grammar)}
         self._lexemes: dict[Node, str] = {}
+        self._groups: list[str] = []
         lines = [f"start: {self._rules[ROOT]}"]
         lines += [f"{self._rules[name]}: {self._said(part)}" for name, part in grammar.items()]
+        lines += [f"group_{number}: {group}" for number, group in enumerate(self._groups)]
         lines += [f"{name}: /{regex(node)}/" for node, name in self._lexemes.items()]
         self.text = "\n".join(lines) + "\n"
 
-    def _said(self, part: Part) -> str:
+    def _said(self, part: Part, depth: int = 0) -> str:
         match part:
             case Lexeme(node):
                 return self._lexemes.setdefault(node, f"LEXEME_{len(self._lexemes)}")
@@ -58,6 +64,9 @@ class _Writer:
             case Parsed(parts, either, least, most):
                 if not parts or most == 0:
                     return '""'
-                inner = (" | " if either else " ").join(map(self._said, parts))
+                if depth == DEEPEST:
+                    self._groups.append(self._said(part))
+                    return f"group_{len(self._groups) - 1}"
+                inner = (" | " if either else " ").join(self._said(p, depth + 1) for p in parts)
                 suffix = "" if least == most == 1 else times(least, most)
                 return f"({inner}){suffix}"
