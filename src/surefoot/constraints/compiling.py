@@ -35,6 +35,7 @@ LIMITS = LLParserLimits(
     max_items_in_row=2000,
     initial_lexer_fuel=1_000_000,
     step_lexer_fuel=200_000,
+    step_max_items=500_000,  # some 25 ms; single characters as lexemes and 250,000 tokens need it
     max_lexer_states=250_000,
     max_grammar_size=500_000,
     verbose_errors=False,

@@ -75,7 +75,7 @@ class Reader:
         """Something wrong at a place of the text."""
         line = self._source.count("\n", 0, offset) + 1
         column = offset - self._source.rfind("\n", 0, offset)
-        return GrammarError("grammar", f"line {line}, column {column}: {problem}")
+        return GrammarError("grammar", f"is no valid GBNF: line {line}, column {column}: {problem}")
 
     def _error(self, problem: str) -> GrammarError:
         return self.error(self._at, problem)
