@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Count the tokens at which strict texts differ between drafters, memories and neighbours.
 
-usage: check_strict.py MODEL [--prompts N] [--tokens N]
+usage: check_strict.py MODEL [--prompts N] [--tokens N] [--only NAME;NAME]
 
 Every drafter, with forks and with snapshots, alone and beside three other requests, at temperatures
 0 and 1, is compared with plain strict decoding alone. Fast decoding is compared, too: there texts
@@ -50,9 +50,12 @@ def main() -> None:
     options.add_argument("model")
     options.add_argument("--prompts", type=int, default=len(PROMPTS))
     options.add_argument("--tokens", type=int, default=300)
+    options.add_argument("--only", default=";".join(CASES), help="cases beside plain, by a part")
     asked = options.parse_args()
     expected: dict[str, list[list[int]]] = {}
     for name, drafting in CASES.items():
+        if name != "plain" and not any(part in name for part in asked.only.split(";")):
+            continue
         arguments = parser().parse_args(
             ["serve", "-m", asked.model, "-t", "1", "-c", "8192", "-np", "4", *drafting]
         )

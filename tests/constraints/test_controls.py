@@ -275,6 +275,7 @@ def test_gbnf_is_read_as_llama_cpp_reads_it(
             "unevaluatedItems",
         ),
         (Grammar("json_schema", '{"$ref": "#/nowhere"}'), "/nowhere"),
+        (Grammar("json_schema", '{"$ref": "#"}'), "no text at all"),
         (Grammar("json_schema", '{"a": '), "line 1 column"),
         (Grammar("json_schema", "false"), "no text"),
         (Grammar("json_schema", '{"enum": []}'), "Unsatisfiable"),

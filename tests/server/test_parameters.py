@@ -253,6 +253,13 @@ def test_best_of_gives_the_likeliest_by_token(plain: Running) -> None:
     assert [choice["text"] for choice in best] == [texts[means.index(max(means))]["text"]]
 
 
+def nested(depth: int) -> dict[str, Any]:
+    schema: dict[str, Any] = {}
+    for _ in range(depth):
+        schema = {"items": schema}
+    return schema
+
+
 @pytest.mark.parametrize(
     ("field", "value"),
     [
@@ -276,12 +283,19 @@ def test_best_of_gives_the_likeliest_by_token(plain: Running) -> None:
         ("regex", "["),
         ("json_schema", {"type": "strange"}),
         ("post_sampling_probs", True),
+        ("json_schema", nested(300)),
     ],
 )
 def test_what_is_out_of_range_is_refused_by_name(plain: Running, field: str, value: Any) -> None:
     response = plain.post("completions", {"prompt": "a", field: value})
     assert response.status_code == 400, response.text
     assert field in response.json()["error"]["message"] or field in ("best_of", "n_probs")
+
+
+def test_rejection_and_mirostat_are_refused_together(plain: Running) -> None:
+    response = plain.post("completions", {"prompt": "a", "verify": "rejection", "mirostat": 2})
+    assert response.status_code == 400
+    assert "mirostat" in response.json()["error"]["message"]
 
 
 def test_two_grammars_at_once_are_refused(plain: Running) -> None:

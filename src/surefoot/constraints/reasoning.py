@@ -82,6 +82,8 @@ class ReasoningControl:
             case _Place.INSIDE:
                 if self._thought.closing:
                     return self._vocabulary.mask(self._thought.closing[:1])
+                if self._answer is None and not self._bound:
+                    return None
                 crossing = self._thought.crossing()
                 refused = {token for token, rest in crossing if not self._takes(rest)}
                 if self._bound:

@@ -19,24 +19,22 @@ from surefoot.decoding import (
     ControlError,
     DecodeError,
     Drafter,
-    Ending,
     InvalidParameterError,
     RollbackRefusedError,
     Sequence,
     SurefootError,
     SyntheticAcceptance,
-    Transcript,
     Widths,
     absorb,
 )
-from surefoot.engine.generation import Delta, Entry, Generation, GenerationState
+from surefoot.engine.generation import Delta, Generation, GenerationState
 from surefoot.engine.lane import Lane, LaneOpener, check_strict
+from surefoot.engine.making import prompt_entries, sequence_for, stream_of
 from surefoot.engine.request import PromptTooLongError, Request
 from surefoot.engine.self_check import Check, SelfCheck
 from surefoot.engine.slot import Slot
-from surefoot.engine.text import TextStream
 from surefoot.engine.totals import Totals
-from surefoot.engine.vocabulary import breakers_for, controls_for, piece_for
+from surefoot.engine.vocabulary import controls_for
 from surefoot.runtime.base import Runtime
 
 log = logging.getLogger(__name__)
@@ -123,6 +121,10 @@ class Engine:
     def controls(self) -> Controls:
         """Makes controls for the model's vocabulary; made when the first is needed."""
         return controls_for(self.runtime)
+
+    def controls_of(self, request: Request) -> Control | None:
+        """A fresh control for a request; None if it has no rules."""
+        return None if request.control is None else self.controls.control(request.control)
 
     # Requests
 
@@ -335,11 +337,9 @@ class Engine:
             slot.memory.clear()
         else:
             summary.cached_tokens = slot.rewind(request.prompt)
-        sequence = self._sequence(request, lane, slot)
+        sequence = sequence_for(request, lane, slot, self.controls_of(request))
         generation.sequence = sequence
-        generation.stream = TextStream(
-            sequence.ending.transcript or Transcript(), sequence.ending.piece or _no_piece
-        )
+        generation.stream = stream_of(sequence)
         summary.counts = sequence.counts
         summary.synthetic = self.synthetic is not None
         summary.exact = request.exact
@@ -358,34 +358,6 @@ class Engine:
             self._leave(lane, slot, GenerationState.FINISHED, keep=False)
             return False
         return True
-
-    def _sequence(self, request: Request, lane: Lane, slot: Slot) -> Sequence:
-        tokenizer = self.runtime.tokenizer
-        piece = piece_for(tokenizer, request.markup)
-        wanted = lane.max_draft if request.max_draft is None else request.max_draft
-        return Sequence(
-            committed=list(request.prompt),
-            memory=slot.memory,
-            sampling=request.sampling,
-            ending=Ending(
-                end_of_generation=tokenizer.end_of_generation,
-                stop_tokens=request.stop_tokens,
-                transcript=Transcript(request.stops),
-                piece=piece,
-                max_tokens=request.max_tokens,
-                max_length=self.runtime.context_length,
-            ),
-            max_draft=min(wanted, lane.max_draft),
-            wishes=request.wishes,
-            control=self._control(request),
-            rule=request.rule,
-            wish=request.wish,
-            score_prompt=request.score_prompt,
-            breakers=breakers_for(tokenizer, self.runtime.vocabulary_size, request.sampling),
-        )
-
-    def _control(self, request: Request) -> Control | None:
-        return None if request.control is None else self.controls.control(request.control)
 
     # Passes
 
@@ -413,7 +385,7 @@ class Engine:
         generation.summary.prefilled_tokens += absorbed
         slot.prefilling = self._owes(lane, sequence)
         if not slot.prefilling and sequence.score_prompt:
-            generation.prompt_entries = _prompt_entries(sequence)
+            generation.prompt_entries = prompt_entries(sequence)
         self._share_prompts(lane)
 
     def _owes(self, lane: Lane, sequence: Sequence) -> bool:
@@ -442,6 +414,8 @@ class Engine:
                 slot.prefilling = self._owes(lane, sequence)
                 leader_sequence = _running(leader)[1]
                 sequence.prompt_scores = list(leader_sequence.prompt_scores)
+                if sequence.score_prompt:
+                    generation.prompt_entries = prompt_entries(sequence)
 
     def _play(self, lane: Lane) -> None:
         """One round for all generations whose prompt is absorbed.
@@ -570,7 +544,7 @@ class Engine:
             return
 
         def make(lane: Lane) -> Sequence:
-            fresh = self._sequence(request, lane, lane.slots[0])
+            fresh = sequence_for(request, lane, lane.slots[0], self.controls_of(request))
             fresh.wish = None
             return fresh
 
@@ -591,18 +565,6 @@ class Engine:
                 self.self_check.give_up()
                 return
         self.self_check.step(lane)
-
-
-def _no_piece(token: int) -> bytes:  # noqa: ARG001 - no token has a text
-    return b""
-
-
-def _prompt_entries(sequence: Sequence) -> list[Entry]:
-    """The prompt's tokens; the first has no score, since nothing stands in front of it."""
-    piece = sequence.ending.piece or _no_piece
-    tokens = sequence.committed[: sequence.prompt_length]
-    scores = [None, *sequence.prompt_scores]
-    return [Entry(t, piece(t), s) for t, s in zip(tokens, scores, strict=False)]
 
 
 def _running(slot: Slot) -> tuple[Generation, Sequence]:

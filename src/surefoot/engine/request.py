@@ -76,6 +76,10 @@ class Request:
             raise InvalidParameterError("stop", "stop strings must not be empty")
         if self.max_draft is not None and self.max_draft < 0:
             raise InvalidParameterError("max_draft", "must be 0 (off) or more")
+        if self.rule == "rejection" and self.sampling.mirostat:
+            raise InvalidParameterError(
+                "verify", "rejection can't be used with mirostat, which steers by single choices"
+            )
         if self.exact == "strict" and self.rule != "coupled":
             raise InvalidParameterError(
                 "verify",

@@ -34,6 +34,7 @@ class TextStream:
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
         self._read = 0
         self._end = 0
+        self._start = 0
         self._drafted = False
         self._tokens: deque[tuple[int, bool]] = deque()
         """Where in the text each unread token ends, in bytes, and whether it was drafted."""
@@ -59,7 +60,7 @@ class TextStream:
         while self._tokens:
             end, drafted = self._tokens[0]
             chunk = settled[: end - self._read]
-            if end > stop and not (final and chunk):
+            if end > stop and not (final and self._read + len(chunk) > self._start):
                 break
             if chunk:
                 self._drafted = drafted
@@ -67,6 +68,7 @@ class TextStream:
             self._read += len(chunk)
             spans.append(Span(self._decoder.decode(chunk), self._drafted))
             self._tokens.popleft()
+            self._start = end
             self.released += 1
         if settled:
             self._drafted = self._tokens[0][1]

@@ -11,7 +11,7 @@ from starlette.responses import Response
 from surefoot import __version__
 from surefoot.chat import template_for
 from surefoot.chat.formats import FORMATS, Format, detect_format
-from surefoot.decoding import Sampling, SurefootError
+from surefoot.decoding import InvalidParameterError, Sampling, SurefootError
 from surefoot.engine import EngineThread
 from surefoot.server.answer_settings import AnswerSettings
 from surefoot.server.chat import chat_router
@@ -49,14 +49,21 @@ def create_app(
 
     Raises:
         ChatTemplateError: the model file's chat template is not valid.
+        InvalidParameterError: the defaults have a bias for a token that is none.
     """
-    info = engine.engine.runtime.info
+    runtime, info = engine.engine.runtime, engine.engine.runtime.info
     answers = answers or AnswerSettings()
+    defaults = defaults or Sampling()
+    for token, _ in defaults.logit_bias:
+        if not 0 <= token < runtime.vocabulary_size:
+            raise InvalidParameterError(
+                "logit_bias", f"there is no token {token}; ids end at {runtime.vocabulary_size - 1}"
+            )
     service = Service(
         engine=engine,
         template=template_for(info.chat_template, info.bos_text, info.eos_text),
         model_name=model_name,
-        defaults=defaults or Sampling(),
+        defaults=defaults,
         seed=seed,
         max_tokens=max_tokens,
         format=_format(answers.tool_format, info.chat_template),

@@ -15,7 +15,7 @@ from surefoot.server.choices import JSON
 from surefoot.server.errors import invalid
 from surefoot.server.order import Order, known_tokens, order
 from surefoot.server.responding import respond
-from surefoot.server.rules import grammar_of
+from surefoot.server.rules import checked, grammar_of
 from surefoot.server.schemas import MAX_PROMPTS, CompletionBody, body_schema
 from surefoot.server.service import Service
 
@@ -36,6 +36,7 @@ class CompletionDialect:
         self._piece = service.runtime.tokenizer.piece
         self._body = body
         self._lengths: dict[int, int] = {}
+        self._echoes: dict[int, Generation] = {}
 
     def whole(self, index: int, generation: Generation, reason: str) -> JSON:
         """The text, behind the prompt if that is wanted."""
@@ -46,21 +47,32 @@ class CompletionDialect:
         return self._choice(index, text, reason) | self._facts(entries, 0)
 
     def opening(self, index: int, generation: Generation) -> list[JSON]:
-        """The prompt, if it is wanted; else a text begins with its first piece."""
+        """The prompt, if it is wanted and nothing is told of its tokens, which takes a while to
+        find out; else a text begins with its first piece."""
         self._lengths[index] = 0
         if not self._body.echo:
             return []
-        text = self._prompt(generation)
-        self._lengths[index] = len(text)
-        return [self._choice(index, text, None)]
+        self._echoes[index] = generation
+        return [] if self._body.top is not None else self._echo(index)
 
     def pieces(self, index: int, delta: Delta) -> list[JSON]:
         """More of the text."""
+        choices = self._echo(index)
         start = self._lengths[index]
         self._lengths[index] += len(delta.text)
-        if not delta.text and not (delta.entries and self._body.wanted_logprobs is not None):
+        facts = self._facts(delta.entries, start)
+        if delta.text or (delta.entries and any(facts.values())):
+            choices.append(self._choice(index, delta.text, None) | facts)
+        return choices
+
+    def _echo(self, index: int) -> list[JSON]:
+        """The prompt, once, if it is wanted."""
+        generation = self._echoes.pop(index, None)
+        if generation is None:
             return []
-        return [self._choice(index, delta.text, None) | self._facts(delta.entries, start)]
+        text = self._prompt(generation)
+        self._lengths[index] = len(text)
+        return [self._choice(index, text, None) | self._facts(generation.prompt_entries, 0)]
 
     def ending(self, index: int, reason: str) -> list[JSON]:
         """The end of the text."""
@@ -76,7 +88,7 @@ class CompletionDialect:
             post = bool(self._body.post_sampling_probs)
             content = logprobs.content(entries, self._piece, post_sampling=post)
             facts["logprobs"] = {"content": content}
-        elif self._body.wanted_logprobs is not None:
+        elif self._body.top is not None:
             facts["logprobs"] = logprobs.legacy(entries, self._piece, start)
         if self._body.return_token_ids:
             facts["token_ids"] = [entry.token for entry in entries]
@@ -116,18 +128,21 @@ def _order(service: Service, body: CompletionBody) -> Order:
         raise invalid("best_of", f"must be at least n, which is {body.n or 1}")
     if body.best_of is not None and body.best_of > (body.n or 1) and body.stream:
         raise invalid("best_of", "can't be streamed: which texts are the best shows in the end")
-    grammar = grammar_of(body)
+    slots = service.runtime.slots
+    if body.best_of is not None and body.best_of > slots:
+        raise invalid("best_of", f"must be at most {slots}, the number of slots (-np)")
+    ruled = grammar_of(body)
     control, warnings = None, list[str]()
-    if grammar is not None:
-        control = ControlSpec(grammar)
-        warnings = service.controls.check(control)
+    if ruled is not None:
+        control = ControlSpec(ruled.grammar)
+        warnings = checked(service, control, ruled.field)
     prompts = [
         service.encode(prompt)
         if isinstance(prompt, str)
         else known_tokens(service, "prompt", prompt)
         for prompt in body.prompts
     ]
-    score_prompt = bool(body.echo) and body.wanted_logprobs is not None
+    score_prompt = bool(body.echo) and body.top is not None
     ordered = order(
         service, body, prompts, control, score_prompt=score_prompt, best_of=body.best_of
     )

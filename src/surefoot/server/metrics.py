@@ -8,6 +8,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from prometheus_client.registry import Collector
 from starlette.responses import Response
 
+from surefoot.engine import GenerationState
 from surefoot.server.service import Service
 
 TEXT = "text/plain; version=0.0.4; charset=utf-8"
@@ -24,8 +25,9 @@ class EngineCollector(Collector):
         engine = self._service.engine.engine
         totals = engine.totals
         ended = CounterMetricFamily("surefoot_requests", "Requests that ended", labels=["state"])
-        for state, count in totals.ended.items():
-            ended.add_metric([state], count)
+        for state in GenerationState:
+            if state.over:
+                ended.add_metric([state.value], totals.ended[state.value])
         yield ended
         for name, text, value in (
             ("prompt_tokens", "Tokens of prompts", totals.prompt_tokens),
@@ -36,6 +38,7 @@ class EngineCollector(Collector):
             ("near_ties", "Committed tokens that logit noise might change", totals.near_ties),
             ("recoveries", "Memories absorbed again after a failure", totals.recoveries),
             ("rounds", "Rounds played", engine.rounds),
+            ("passes", "Forward passes", sum(lane.runtime.passes for lane in engine.lanes)),
         ):
             yield CounterMetricFamily(f"surefoot_{name}", text, value=value)
         busy = sum(slot.generation is not None for slot in engine.slots)

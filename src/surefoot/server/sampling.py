@@ -4,7 +4,7 @@ import math
 from dataclasses import replace
 from typing import Any
 
-from surefoot.decoding import SAMPLER_LETTERS, Sampling, ScoreWish
+from surefoot.decoding import SAMPLER_LETTERS, InvalidParameterError, Sampling, ScoreWish
 from surefoot.server.errors import invalid
 from surefoot.server.schemas import GenerationBody
 from surefoot.server.service import Service
@@ -21,6 +21,7 @@ PLAIN = (
     "xtc_probability",
     "xtc_threshold",
     "repeat_last_n",
+    "repeat_penalty",
     "presence_penalty",
     "frequency_penalty",
     "dry_multiplier",
@@ -44,23 +45,23 @@ def sampling_of(service: Service, body: GenerationBody) -> Sampling:
     """A request's parameters: its own, else the server's.
 
     Raises:
-        ApiError, InvalidParameterError: one is out of range.
+        ApiError: one is out of range.
     """
     given: dict[str, Any] = {
         name: value for name in PLAIN if (value := getattr(body, name)) is not None
     }
     if body.top_k is not None:
-        given["top_k"] = max(0, body.top_k) if body.top_k == -1 else body.top_k
-    if body.repeat_penalty is not None or body.repetition_penalty is not None:
-        own = body.repeat_penalty
-        given["repeat_penalty"] = body.repetition_penalty if own is None else own
+        given["top_k"] = 0 if body.top_k == -1 else body.top_k
     if body.dry_sequence_breakers is not None:
         given["dry_sequence_breakers"] = tuple(body.dry_sequence_breakers)
     if body.samplers is not None:
         given["samplers"] = _samplers(body.samplers)
     if body.logit_bias:
         given["logit_bias"] = _biases(service, body.logit_bias)
-    return replace(service.defaults, seed=service.seed_for(body.seed), **given)
+    try:
+        return replace(service.defaults, seed=service.seed_for(body.seed), **given)
+    except InvalidParameterError as error:
+        raise invalid(body.written(error.name), error.problem) from error
 
 
 def _samplers(wanted: str | list[str]) -> tuple[str, ...]:
@@ -76,19 +77,22 @@ def _samplers(wanted: str | list[str]) -> tuple[str, ...]:
 
 
 def _biases(
-    service: Service, wanted: dict[str, float] | list[list[Any]]
+    service: Service, wanted: dict[str, float | bool] | list[list[Any]]
 ) -> tuple[tuple[int, float], ...]:
     """Biases by token. Texts stand for all of their tokens, and false bans.
 
     Raises:
         ApiError: there are too many, or one is not understood.
     """
-    pairs = list(wanted.items()) if isinstance(wanted, dict) else wanted
+    pairs: list[list[Any]] = wanted if isinstance(wanted, list) else []
+    if isinstance(wanted, dict):
+        # Keys of an object are texts always, so there digits are an id, as OpenAI writes it.
+        pairs = [[_id(key), value] for key, value in wanted.items()]
     if len(pairs) > MOST_BIASES:
         raise invalid("logit_bias", f"at most {MOST_BIASES} entries, and there are {len(pairs)}")
     biases: dict[int, float] = {}
     for pair in pairs:
-        if len(pair) != 2 or not isinstance(pair[0], int | str):
+        if len(pair) != 2 or not isinstance(pair[0], int | str) or isinstance(pair[0], bool):
             raise invalid("logit_bias", "must have pairs of a token's id, or a text, and a bias")
         key, value = pair
         if value is True or not isinstance(value, int | float):
@@ -99,14 +103,18 @@ def _biases(
     return tuple(biases.items())
 
 
+def _id(key: str) -> int | str:
+    return int(key[:20]) if key.isdecimal() else key
+
+
 def _tokens(service: Service, key: int | str) -> list[int]:
-    """The tokens that a bias is for: OpenAI writes ids as texts of digits."""
-    if isinstance(key, str) and not key.isdecimal():
+    """The tokens that a bias is for."""
+    if isinstance(key, str):
         return service.runtime.tokenizer.encode(key, special=True)
-    token, size = int(key), service.runtime.vocabulary_size
-    if not 0 <= token < size:
-        raise invalid("logit_bias", f"there is no token {token}; ids go from 0 to {size - 1}")
-    return [token]
+    size = service.runtime.vocabulary_size
+    if not 0 <= key < size:
+        raise invalid("logit_bias", f"there is no token {key}; ids go from 0 to {size - 1}")
+    return [key]
 
 
 def wish_of(body: GenerationBody) -> ScoreWish | None:
@@ -115,11 +123,11 @@ def wish_of(body: GenerationBody) -> ScoreWish | None:
     Raises:
         ApiError: more are wanted than there may be.
     """
-    top = body.wanted_logprobs
-    if top is None:
+    if body.top is None:
         if body.post_sampling_probs:
             raise invalid("post_sampling_probs", "needs n_probs or logprobs")
         return None
+    field, top = body.top
     if not 0 <= top <= MOST_TOP:
-        raise invalid("top_logprobs", f"must lie between 0 and {MOST_TOP}, and is {top}")
+        raise invalid(field, f"must lie between 0 and {MOST_TOP}, and is {top}")
     return ScoreWish(top, bool(body.post_sampling_probs))

@@ -17,6 +17,7 @@ from pydantic import ValidationError as PydanticValidationError
 from pydantic_core import PydanticCustomError
 
 from surefoot.decoding import DraftWishes
+from surefoot.server.errors import invalid
 
 MAX_STOPS = 32
 """Most stop strings in a request. OpenAI allows 4; each is looked for at every token."""
@@ -26,6 +27,18 @@ LONGEST_STOP = 1000
 
 MAX_PROMPTS = 128
 """Most prompts in a request; they would keep others waiting."""
+
+ALIASES = {
+    "repetition_penalty": "repeat_penalty",
+    "typ_p": "typical_p",
+    "guided_json": "json_schema",
+    "guided_grammar": "grammar",
+    "guided_regex": "regex",
+    "guided_choice": "choice",
+    "return_tokens": "return_token_ids",
+    "reasoning_budget": "thinking_budget_tokens",
+}
+"""Other servers' names of some fields."""
 
 
 def must_be(what: str) -> WrapValidator:
@@ -101,7 +114,18 @@ class Function(BaseModel):
 
     name: Annotated[str, Field(pattern=r"^[A-Za-z0-9_.\-]{1,64}$")]
     description: str | None = None
-    parameters: dict[str, Any] | None = None
+    parameters: dict[str, Any] | None = Field(
+        None, description="A JSON schema of an object; left out: there are none."
+    )
+
+    @model_validator(mode="after")
+    def _takes_an_object(self) -> Self:
+        kind = (self.parameters or {}).get("type", "object")
+        if kind != "object":
+            raise PydanticCustomError(
+                "parameters", "parameters must describe an object, not {kind}", {"kind": str(kind)}
+            )
+        return self
 
 
 class Tool(BaseModel):
@@ -130,6 +154,24 @@ class ToolChoice(BaseModel):
     function: NamedFunction
 
 
+class AllowedTools(BaseModel):
+    """Some of the tools, and whether one of them must be called."""
+
+    model_config = ConfigDict(strict=True)
+
+    mode: Literal["auto", "required"]
+    tools: list[ToolChoice] = Field(min_length=1)
+
+
+class AllowedToolsChoice(BaseModel):
+    """The tools that may be called."""
+
+    model_config = ConfigDict(strict=True)
+
+    type: Literal["allowed_tools"]
+    allowed_tools: AllowedTools
+
+
 class GenerationBody(BaseModel):
     """What both endpoints read."""
 
@@ -146,6 +188,7 @@ class GenerationBody(BaseModel):
     dynatemp_range: float | None = None
     dynatemp_exponent: float | None = None
     typical_p: float | None = None
+    typ_p: float | None = Field(None, description="Another name of typical_p.")
     top_n_sigma: float | None = None
     min_keep: int | None = None
     xtc_probability: float | None = None
@@ -167,7 +210,7 @@ class GenerationBody(BaseModel):
         str | list[str] | None, must_be("a list of samplers' names, or a text of their letters")
     ] = None
     logit_bias: Annotated[
-        dict[str, float] | list[list[Any]] | None,
+        dict[str, float | bool] | list[list[Any]] | None,
         must_be("an object of biases by token id, or a list of [token id or text, bias or false]"),
     ] = None
     min_tokens: int | None = Field(None, description="No end of generation before so many.")
@@ -178,6 +221,7 @@ class GenerationBody(BaseModel):
         None, description="Probabilities after all sampling parameters, in the place of raw ones."
     )
     return_token_ids: bool | None = Field(None, description="Tell the ids of the tokens, too.")
+    return_tokens: bool | None = Field(None, description="llama-server's name of it.")
     response_format: dict[str, Any] | None = None
     json_schema: Annotated[
         dict[str, Any] | str | None, must_be("a JSON schema, as an object or in a text")
@@ -195,6 +239,7 @@ class GenerationBody(BaseModel):
     exact: Literal["fast", "strict"] | None = Field(
         None, description="strict: the text hangs on the request alone; null: the server's choice."
     )
+    strict: bool | None = Field(None, description="True is exact: strict, false exact: fast.")
     verify: Literal["coupled", "rejection"] | None = Field(
         None, description="How drafts are verified; null: the server's choice."
     )
@@ -230,6 +275,32 @@ class GenerationBody(BaseModel):
         rest = {name: value for name, value in body.items() if not name.startswith(prefix)}
         return rest | {"speculative": whole | dotted}
 
+    @model_validator(mode="after")
+    def _resolve_aliases(self) -> Self:
+        """Give what came under another name its own, and refuse to choose between two values."""
+        for alias, name in self._aliases():
+            value = getattr(self, alias)
+            if value is None:
+                continue
+            if getattr(self, name) not in (None, value):
+                raise invalid(alias, f"is another name of {name}; give one of them")
+            setattr(self, name, value)
+        if self.strict is not None:
+            level: Literal["fast", "strict"] = "strict" if self.strict else "fast"
+            if self.exact not in (None, level):
+                raise invalid("strict", f"{self.strict} contradicts exact, which is {self.exact}")
+            self.exact = level
+        return self
+
+    def written(self, name: str) -> str:
+        """What a field is called in this body."""
+        names = [alias for alias, other in self._aliases() if other == name]
+        return next((alias for alias in names if getattr(self, alias) is not None), name)
+
+    @classmethod
+    def _aliases(cls) -> list[tuple[str, str]]:
+        return [item for item in ALIASES.items() if item[0] in cls.model_fields]
+
     @property
     def stops(self) -> tuple[str, ...]:
         """The stop strings."""
@@ -263,10 +334,10 @@ class GenerationBody(BaseModel):
         return DraftWishes(types, options.n_min, options.p_min)
 
     @property
-    def wanted_logprobs(self) -> int | None:
-        """How many other tokens' log-probabilities to tell with each token's own; None for none
-        at all."""
-        return self.n_probs or None
+    def top(self) -> tuple[str, int] | None:
+        """How many other tokens' log-probabilities to tell with each token's own, and the field
+        that says so; None for none at all."""
+        return ("n_probs", self.n_probs) if self.n_probs else None
 
     @property
     def include_usage(self) -> bool:
@@ -287,11 +358,15 @@ class ChatBody(GenerationBody):
         None, description='Variables for the chat template, such as {"enable_thinking": false}.'
     )
     reasoning_effort: str | None = Field(None, description="A variable for the chat template.")
+    enable_thinking: bool | None = Field(None, description="A variable for the chat template.")
+    add_generation_prompt: bool | None = Field(
+        None, description="False does not open the assistant's turn."
+    )
     logprobs: bool | None = None
-    top_logprobs: int | None = None
+    top_logprobs: int | None = Field(None, ge=0, le=20)
     tools: list[Tool] | None = None
     tool_choice: Annotated[
-        Literal["none", "auto", "required"] | ToolChoice | None,
+        Literal["none", "auto", "required"] | ToolChoice | AllowedToolsChoice | None,
         must_be('"none", "auto", "required" or {"type": "function", "function": {"name": ...}}'),
     ] = None
     parallel_tool_calls: bool | None = None
@@ -299,11 +374,35 @@ class ChatBody(GenerationBody):
     thinking_budget_tokens: int | None = Field(
         None, ge=-1, description="Most tokens of reasoning; -1 for no limit."
     )
+    reasoning_budget: int | None = Field(None, ge=-1, description="Another name of it.")
+    reasoning_budget_message: str | None = Field(
+        None, max_length=4000, description="Text in front of an end of reasoning that is forced."
+    )
 
     @property
-    def wanted_logprobs(self) -> int | None:
+    def top(self) -> tuple[str, int] | None:
         """As `GenerationBody`."""
-        return self.n_probs or ((self.top_logprobs or 0) if self.logprobs else None)
+        if self.top_logprobs and not self.logprobs:
+            raise invalid("top_logprobs", "needs logprobs to be true")
+        if self.n_probs or not self.logprobs:
+            return super().top
+        return "top_logprobs", self.top_logprobs or 0
+
+    @property
+    def template_variables(self) -> dict[str, Any]:
+        """What the chat template is told beside messages and tools.
+
+        Raises:
+            ApiError: one is set that has a field which is no variable.
+        """
+        given = dict(self.chat_template_kwargs or {})
+        for name in ("messages", "tools"):
+            if name in given:
+                raise invalid("chat_template_kwargs", f"{name} is not a variable to be set here")
+        for name in ("reasoning_effort", "enable_thinking", "add_generation_prompt"):
+            if (value := getattr(self, name)) is not None:
+                given.setdefault(name, value)
+        return given
 
 
 class CompletionBody(GenerationBody):
@@ -323,11 +422,11 @@ class CompletionBody(GenerationBody):
     ]
 
     @property
-    def wanted_logprobs(self) -> int | None:
+    def top(self) -> tuple[str, int] | None:
         """As `GenerationBody`; true stands for no others."""
-        if isinstance(self.logprobs, bool):
-            return self.n_probs or (0 if self.logprobs else None)
-        return self.n_probs or self.logprobs
+        if self.n_probs or self.logprobs is None or self.logprobs is False:
+            return super().top
+        return "logprobs", int(self.logprobs) if self.logprobs is not True else 0
 
     @property
     def prompts(self) -> list[str | list[int]]:

@@ -65,7 +65,13 @@ class TaggedFormat:
             else f"start: {calls}"
         ]
         lines += [f"call_{index}: {self.write(tool, special)}" for index, tool in enumerate(tools)]
+        if any(" value" in line for line in lines):
+            lines.append(_VALUE)
         return CallRules((trigger,), "\n".join(lines))
+
+
+_VALUE = 'value[suffix="\\n</parameter>\\n"]: /(?s:.*)/'
+"""Any text up to its end tag."""
 
 
 def _terminal(text: str, special: SpecialToken) -> str:
@@ -74,9 +80,14 @@ def _terminal(text: str, special: SpecialToken) -> str:
     return json.dumps(text, ensure_ascii=False) if token is None else f"<[{token}]>"
 
 
+_SPACING = {"whitespace_flexible": True, "whitespace_pattern": r"[ ]?(\r?\n[ \t]{0,40})?"}
+"""Blanks in arguments are bounded, as in all JSON that is held to a schema."""
+
+
 def _schema(tool: Tool) -> str:
     schema: dict[str, Any] = dict(tool.get("parameters") or {"type": "object", "properties": {}})
     schema.setdefault("type", "object")
+    schema["x-guidance"] = _SPACING
     return "%json " + json.dumps(schema)
 
 
@@ -103,27 +114,26 @@ def _xml(tool: Tool, special: SpecialToken) -> str:
         if value.get("type") == "string" and "enum" in value:
             inner = "(" + " | ".join(json.dumps(str(option)) for option in value["enum"]) + ")"
         elif value.get("type") == "string":
-            inner = "/[^<]*/"
-        one = f"{json.dumps(f'<parameter={key}>' + chr(10))} {inner} " + json.dumps(
-            "\n</parameter>\n"
-        )
+            inner = "value"
+        end = "" if inner == "value" else json.dumps("\n</parameter>\n")
+        one = f"{json.dumps(f'<parameter={key}>' + chr(10))} {inner} {end}"
         parts.append(one if key in required else f"({one})?")
     parts += [json.dumps("</function>\n"), _terminal("</tool_call>", special)]
     return " ".join(parts)
 
 
-def _named(before: str, between: str, after: str) -> WriteRules:
-    """A name, a separator, the arguments, and an end."""
+def _mistral(tool: Tool, special: SpecialToken) -> str:
+    """A name and its arguments, or a list with an object, as older models have it."""
+    named = f"{json.dumps(tool['name'])} {_terminal('[ARGS]', special)}? {_schema(tool)}"
+    return f'{named} | /\\s?/ "[" {_object("arguments")(tool, special)} "]"'
 
-    def write(tool: Tool, special: SpecialToken) -> str:
-        parts = [_terminal(before, special)] if before else []
-        parts.append(json.dumps(tool["name"]))
-        parts += [_terminal(between, special)] if between else []
-        parts.append(_schema(tool))
-        parts += [_terminal(after, special)] if after else []
-        return " ".join(parts)
 
-    return write
+def _deepseek_call(tool: Tool, special: SpecialToken) -> str:
+    """A name and its arguments, or what older models put around them."""
+    separator, end = _terminal(_SEPARATOR, special), _terminal(_CALL_END, special)
+    name = json.dumps(tool["name"])
+    old = f'"function" {separator} {name} "\\n```json\\n" {_schema(tool)} "\\n```" {end}'
+    return f"{name} {separator} {_schema(tool)} {end} | {old}"
 
 
 def _deepseek(name: str) -> str:
@@ -167,7 +177,7 @@ FORMATS: dict[str, Format] = {
             "mistral",
             ("[TOOL_CALLS]",),
             lambda _tools, _trigger: MistralReader(),
-            _named("", "[ARGS]", ""),
+            _mistral,
             reasoning=Tags("[THINK]", "[/THINK]"),
             markup=("[TOOL_CALLS]", "[ARGS]", "[THINK]", "[/THINK]"),
         ),
@@ -187,7 +197,7 @@ FORMATS: dict[str, Format] = {
                 (_CALL_END, f"```{_CALL_END}"),
                 prefix=f"(?:function{re.escape(_SEPARATOR)})?",
             ),
-            _named("", _SEPARATOR, _CALL_END),
+            _deepseek_call,
             markup=(
                 *(_CALL_BEGIN, _CALL_END, _CALLS_BEGIN, _CALLS_END, _SEPARATOR),
                 *("<think>", "</think>"),
