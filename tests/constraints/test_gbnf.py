@@ -160,7 +160,12 @@ def test_random_grammars_allow_the_same_tokens_as_in_llama_cpp(
         theirs = llama_reading(source)
     except ValueError:
         return
-    control = controls.control(ControlSpec(Grammar("gbnf", source)))
+    try:
+        control = controls.control(ControlSpec(Grammar("gbnf", source)))
+    except GrammarError as error:
+        if "goes on for ever" not in str(error):
+            raise
+        return
     assert_same_walk(runtime, control, theirs, random.Random(seed), 8)
 
 
@@ -181,6 +186,8 @@ def test_tokens_can_be_named(runtime: LibllamaRuntime, controls: Controls) -> No
         ('root ::= "a"\nb ::= c', 'line 2, column 7: no rule is named "c"'),
         ('root ::= root "a" | "b"', 'line 1, column 1: the rule "root" begins with itself'),
         ('root ::= "x"? b\nb ::= root', "begins with itself"),
+        ('root ::= "a" root', 'line 1, column 1: the rule "root" goes on for ever'),
+        ('root ::= "b" | x\nx ::= "a" x', 'line 1, column 16: the rule "x" goes on for ever'),
         ('a ::= "a"', 'no rule named "root"'),
         ("root = 1", 'line 1, column 6: expected "::="'),
         ('root ::= "a', "line 1, column 10: this text is not closed"),

@@ -57,6 +57,8 @@ class Controls:
             self._check_triggers(spec.calls)
         if spec.reasoning is not None and not (spec.reasoning.start and spec.reasoning.end):
             raise GrammarError("reasoning", "needs a tag that begins it and one that ends it")
+        if spec != ControlSpec():
+            self.control(spec).allowed()  # what is found out about the tokens is found out here
         return found
 
     def control(self, spec: ControlSpec) -> Control:

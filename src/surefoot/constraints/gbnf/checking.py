@@ -46,6 +46,13 @@ def read(source: str, token_named: TokenNamed, tokens: int) -> Rules:
             f'the rule "{name}" begins with itself (left recursion); '
             "write it as a repetition, or with what is repeated in front",
         )
+    ending = _ending(rules)
+    endless = [name for name in rules if name not in ending]
+    if endless:
+        raise reader.error(
+            reader.places[endless[0]],
+            f'the rule "{endless[0]}" goes on for ever; give it a way to end',
+        )
     return rules
 
 
@@ -75,6 +82,33 @@ def can_be_empty(node: Node, empty_rules: set[str]) -> bool:
             return any(can_be_empty(option, empty_rules) for option in options)
         case Repeat(part, least):
             return least == 0 or can_be_empty(part, empty_rules)
+
+
+def _ending(rules: Rules) -> set[str]:
+    """The rules that some text satisfies."""
+    found: set[str] = set()
+    grown = True
+    while grown:
+        grown = False
+        for name in reversed(rules):
+            if name not in found and _can_end(rules[name], found):
+                found.add(name)
+                grown = True
+    return found
+
+
+def _can_end(node: Node, ending: set[str]) -> bool:
+    match node:
+        case Characters() | Token():
+            return True
+        case Reference(name):
+            return name in ending
+        case Chain(parts):
+            return all(_can_end(part, ending) for part in parts)
+        case Either(options):
+            return any(_can_end(option, ending) for option in options)
+        case Repeat(part, least):
+            return least == 0 or _can_end(part, ending)
 
 
 def _left_recursive(rules: Rules) -> str | None:
