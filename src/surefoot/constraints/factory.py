@@ -8,11 +8,13 @@ from collections.abc import Sequence as Series
 from llguidance import LLMatcher
 
 from surefoot.constraints.calls import CallsControl
-from surefoot.constraints.compiling import LIMITS, compiled, problem
+from surefoot.constraints.compiling import LIMITS, compiled, compiled_schema
+from surefoot.constraints.complaints import NO_TEXT, grammar_error, parameter
 from surefoot.constraints.errors import GrammarError
 from surefoot.constraints.grammar_control import GrammarControl
 from surefoot.constraints.reasoning import Answer, ReasoningControl
-from surefoot.constraints.spec import ControlSpec, Grammar
+from surefoot.constraints.schemas import Schema, at_fault, never_ends, schema_of, warnings
+from surefoot.constraints.spec import Calls, ControlSpec, Grammar
 from surefoot.constraints.vocabulary import Vocabulary
 from surefoot.decoding import Control
 
@@ -47,10 +49,17 @@ class Controls:
         Raises:
             GrammarError: it is no grammar; the text says where it is wrong.
         """
-        warnings: list[str] = []
-        for grammar, padded in _grammars(spec):
-            warnings += self._matcher(grammar, padded=padded).get_grammar_warnings()
-        return warnings
+        found: list[str] = []
+        if spec.grammar is not None:
+            found += self._warnings(spec.grammar, padded=spec.reasoning is not None)
+        if spec.calls is not None:
+            found += self._warnings(spec.calls.grammar, padded=False)
+            self._check_triggers(spec.calls)
+        if spec.reasoning is not None and not (spec.reasoning.start and spec.reasoning.end):
+            raise GrammarError("reasoning", "needs a tag that begins it and one that ends it")
+        if spec != ControlSpec():
+            self.control(spec).allowed()  # what is found out about the tokens is found out here
+        return found
 
     def control(self, spec: ControlSpec) -> Control:
         """A control for a new text.
@@ -78,6 +87,25 @@ class Controls:
         bound = spec.grammar is not None or (spec.calls is not None and spec.calls.required)
         return ReasoningControl(vocabulary, spec.reasoning, answer, bound=bound)
 
+    def _warnings(self, grammar: Grammar, *, padded: bool) -> list[str]:
+        found = list(self._matcher(grammar, padded=padded).get_grammar_warnings())
+        if grammar.kind == "json_schema":
+            found += warnings(schema_of(grammar.source))
+        return found
+
+    def _check_triggers(self, calls: Calls) -> None:
+        if not calls.triggers or not all(calls.triggers):
+            raise GrammarError("tools", "calls need triggers, and none of them may be empty")
+        for trigger in calls.triggers:
+            call = self._fresh(calls.grammar, padded=False)
+            token = self._vocabulary.single(trigger)
+            if token in self._vocabulary.special:
+                fits = call.permitted([token]) == 1
+            else:
+                fits = call.takes(trigger.encode())
+            if not fits:
+                raise GrammarError("tools", f"the grammar of calls can't begin with {trigger!r}")
+
     def _fresh(self, grammar: Grammar, *, padded: bool) -> GrammarControl:
         return GrammarControl(self._vocabulary, self._matcher(grammar, padded=padded).deep_copy())
 
@@ -87,36 +115,39 @@ class Controls:
         Raises:
             GrammarError: it is no grammar.
         """
-        key = (grammar, padded)
+        key = (grammar, padded and grammar.kind in ("json_object", "json_schema"))
         with self._lock:
             if key in self._kept:
                 self._kept.move_to_end(key)
                 return self._kept[key]
-        if padded:  # its errors are those of the grammar that the user has written
+        if key[1]:  # its errors are those of the grammar that the user has written
             self._matcher(grammar, padded=False)
-        name = "grammar" if grammar.kind in ("gbnf", "lark") else grammar.kind
-        try:
-            text = compiled(grammar, padded=padded)
-        except ValueError as error:
-            if isinstance(error, GrammarError):
-                raise
-            raise problem(name, str(error)) from error
-        matcher = LLMatcher(self._vocabulary.tokenizer, text, log_level=0, limits=LIMITS)
-        if matcher.is_error():
-            raise problem(name, matcher.get_error())
-        if not any(matcher.compute_bitmask()) or matcher.is_error():
-            raise problem(name, "no text at all satisfies it")
+        matcher = self._compile(grammar, padded=key[1])
         with self._lock:
             self._kept[key] = matcher
             while len(self._kept) > MOST_KEPT:
                 self._kept.popitem(last=False)
         return matcher
 
+    def _compile(self, grammar: Grammar, *, padded: bool) -> LLMatcher:
+        matcher = self._new(compiled(grammar, self._vocabulary, padded=padded))
+        satisfiable = not matcher.is_error() and any(matcher.compute_bitmask())
+        if matcher.is_error():  # the first mask is part of the trial
+            raise self._error(grammar, matcher.get_error())
+        if not satisfiable:
+            raise GrammarError(parameter(grammar.kind), NO_TEXT)
+        if grammar.kind == "json_schema" and never_ends(schema_of(grammar.source)):
+            raise GrammarError("json_schema", "a part demands itself, so no text would ever end")
+        return matcher
 
-def _grammars(spec: ControlSpec) -> list[tuple[Grammar, bool]]:
-    found = []
-    if spec.grammar is not None:
-        found.append((spec.grammar, spec.reasoning is not None))
-    if spec.calls is not None:
-        found.append((spec.calls.grammar, False))
-    return found
+    def _new(self, text: str) -> LLMatcher:
+        return LLMatcher(self._vocabulary.tokenizer, text, log_level=0, limits=LIMITS)
+
+    def _error(self, grammar: Grammar, complaint: str) -> GrammarError:
+        def complaint_about(part: Schema) -> str:
+            return self._new(compiled_schema(part)).get_error()
+
+        part = ""
+        if grammar.kind == "json_schema":
+            part = at_fault(schema_of(grammar.source), complaint, complaint_about)
+        return grammar_error(grammar.kind, complaint, part)

@@ -24,6 +24,8 @@ class GrammarControl:
     def __init__(self, vocabulary: Vocabulary, matcher: LLMatcher) -> None:
         self._vocabulary = vocabulary
         self._matcher = matcher
+        self._words = np.empty(-(-vocabulary.size // 32), np.uint32)
+        self._mask: TokenMask | None = None
         self._forced: Series[int] | None = None
         self._ended = False
         self.consumed = 0
@@ -37,32 +39,37 @@ class GrammarControl:
 
     def allowed(self) -> TokenMask:
         """The tokens that may come next; see `Control`."""
-        words = -(-self._vocabulary.size // 32)  # llguidance may tell of one more
-        mask = np.frombuffer(self._matcher.compute_bitmask(), np.uint32)[:words]
-        self._check()
-        if not mask.any():
-            raise ControlError("the grammar leaves no token that could come next")
-        return mask
+        if self._mask is None:
+            self._matcher.unsafe_compute_mask_ptr(self._words.ctypes.data, self._words.nbytes)
+            self._check()
+            if not self._words.any():
+                raise ControlError("the grammar leaves no token that could come next")
+            self._mask = self._words
+        return self._mask
 
     def forced(self) -> Series[int]:
         """The tokens that come next anyway; see `Control`."""
         if self._forced is None:
-            self._forced = [] if self.finished else list(self._matcher.compute_ff_tokens())
+            over = self._ended or self.finished
+            self._forced = [] if over else list(self._matcher.compute_ff_tokens())
             self._check()
         return self._forced
 
     def permitted(self, draft: Series[int]) -> int:
         """How much of a draft the grammar allows; see `Control`."""
-        if self.finished:
+        if self._ended or self.finished:
             return 0
         ends = self._vocabulary.end_tokens
         length = next((i + 1 for i, token in enumerate(draft) if token in ends), len(draft))
-        return int(self._matcher.validate_tokens(list(draft[:length])))
+        return max(0, int(self._matcher.validate_tokens(list(draft[:length]))))
 
     def takes(self, text: bytes) -> bool:
         """Whether a text could come next."""
-        tokens = self._vocabulary.tokens_of(text)
-        return int(self._matcher.validate_tokens(tokens)) == len(tokens)
+        try:
+            tokens = self._vocabulary.tokens_of(text)
+        except ControlError:
+            return False
+        return self.permitted(tokens) == len(tokens)
 
     def feed(self, text: bytes) -> None:
         """Take a text that came with a token which is not the grammar's alone.
@@ -82,6 +89,7 @@ class GrammarControl:
                 raise ControlError("the text ended before the grammar did")
             self._ended = True
             return
+        self._mask = None
         self._matcher.consume_token(token)
         self._check()
         self.consumed += 1
@@ -102,5 +110,5 @@ class GrammarControl:
 
     def _check(self) -> None:
         if self._matcher.is_error():
-            reason = self._matcher.get_error().partition("\n")[0]  # a dump of its state follows
-            raise ControlError(f"the grammar failed: {reason}")
+            said = " ".join(self._matcher.get_error().split())
+            raise ControlError(f"the grammar failed: {said[:400]}")

@@ -5,10 +5,12 @@ from enum import Enum
 
 from surefoot.constraints.calls import CallsControl
 from surefoot.constraints.grammar_control import GrammarControl
+from surefoot.constraints.opening import Opening
 from surefoot.constraints.spec import Reasoning
-from surefoot.constraints.tag import TagWatch
+from surefoot.constraints.tag import Found
+from surefoot.constraints.thought import Thought
 from surefoot.constraints.vocabulary import Vocabulary
-from surefoot.decoding import TokenMask
+from surefoot.decoding import ControlError, TokenMask
 
 Answer = GrammarControl | CallsControl
 
@@ -22,7 +24,7 @@ class _Place(Enum):
 class ReasoningControl:
     """Lets the model think, and holds its answer to rules from the end tag on; see `Control`.
 
-    An answer that begins without the start tag has no reasoning. Inside the text may not end if
+    An answer that begins without the start tag has no reasoning. Inside, the text may not end if
     there are rules for the answer, which would then be missing.
 
     Args:
@@ -44,77 +46,75 @@ class ReasoningControl:
         self._reasoning = reasoning
         self._answer = answer
         self._bound = bound
-        self._start = reasoning.start.encode()
         self._place = _Place.INSIDE if reasoning.opened else _Place.BEFORE
-        self._head = b""
-        """What has been said so far, while it may still be the start tag."""
-        self._early = answer  # follows the text in case it is no reasoning
-        self._watch = TagWatch(vocabulary, [reasoning.end.encode()])
-        self._ends: list[int] = []
-        self._closing: list[int] | None = None
-        self.reasoning_tokens = 0
+        self._thought = Thought(vocabulary, reasoning)
+        self._opening = Opening(vocabulary, reasoning.start.encode())
+        # In case the text is no reasoning, a second answer follows it from its first token on.
+        early = None if answer is None or reasoning.opened else answer.copy()
+        self._early: Answer | None = early
 
     def copy(self) -> "ReasoningControl":
         """Another one in the same state."""
         answer = None if self._answer is None else self._answer.copy()
         other = ReasoningControl(self._vocabulary, self._reasoning, answer, bound=self._bound)
-        other._place, other._head = self._place, self._head
+        other._place, other._thought = self._place, self._thought.copy()
+        other._opening = self._opening.copy()
         other._early = None if self._early is None else self._early.copy()
-        other._watch, other._ends = self._watch.copy(), list(self._ends)
-        other._closing = None if self._closing is None else list(self._closing)
-        other.reasoning_tokens = self.reasoning_tokens
         return other
+
+    @property
+    def reasoning_tokens(self) -> int:
+        """How many tokens lie inside the reasoning; see `Control`."""
+        return self._thought.tokens
+
+    @property
+    def finished(self) -> str | None:
+        """Why nothing may follow; see `Control`."""
+        if self._place is _Place.BEHIND and self._answer is not None:
+            return self._answer.finished
+        return None
 
     def allowed(self) -> TokenMask | None:
         """The tokens that may come next; see `Control`."""
         match self._place:
             case _Place.BEHIND:
                 return None if self._answer is None else self._answer.allowed()
-            case _Place.INSIDE if self._answer is None and not self._bound:
-                return None
             case _Place.INSIDE:
-                refused = {t for t, _, rest in self._watch.crossing() if not self._takes(rest)}
+                if self._thought.closing:
+                    return self._vocabulary.mask(self._thought.closing[:1])
+                if self._answer is None and not self._bound:
+                    return None
+                crossing = self._thought.crossing()
+                refused = {token for token, rest in crossing if not self._takes(rest)}
                 if self._bound:
                     refused |= self._vocabulary.end_tokens
-                if not refused:
-                    return None
-                return self._vocabulary.everything & ~self._vocabulary.mask(refused)
+                return self._vocabulary.all_but(refused) if refused else None
             case _Place.BEFORE:
                 if self._answer is None:
                     return None
-                early = self._early.allowed() if self._early is not None else None
-                if self._early is not None and early is None:
-                    return None
-                opening = self._vocabulary.mask(self._openings())
-                return opening if early is None else early | opening
+                opening = self._vocabulary.mask(self._opening.tokens())
+                if self._early is None:
+                    return opening
+                if self._early.finished:
+                    return opening | self._vocabulary.mask(self._vocabulary.end_tokens)
+                early = self._early.allowed()
+                return None if early is None else early | opening
 
     def forced(self) -> Series[int]:
         """The tokens that come next anyway: an end tag when the budget is used up."""
         if self._place is _Place.BEHIND:
             return () if self._answer is None else self._answer.forced()
-        if self._place is _Place.INSIDE and self._used_up():
-            if self._closing is None:
-                text = self._reasoning.message + self._reasoning.end
-                self._closing = self._vocabulary.encode(text)
-            return self._closing
-        return ()
+        return self._thought.closing if self._place is _Place.INSIDE else ()
 
     def permitted(self, draft: Series[int]) -> int:
         """How much of a draft is allowed; see `Control`."""
-        if self._place is _Place.BEHIND:
-            return len(draft) if self._answer is None else self._answer.permitted(draft)
-        trial = self.copy()
-        for index, token in enumerate(draft):
-            if trial._place is _Place.BEHIND:
-                return index + trial.permitted(draft[index:])
-            forced = trial.forced()
-            if forced:
-                if token != forced[0]:
-                    return index
-            elif not trial._takes_token(token):
-                return index
-            trial.advance(token)
-        return len(draft)
+        match self._place:
+            case _Place.BEHIND:
+                return len(draft) if self._answer is None else self._answer.permitted(draft)
+            case _Place.INSIDE:
+                return self._permitted_inside(draft)
+            case _Place.BEFORE:
+                return self._permitted_before(draft)
 
     def advance(self, token: int) -> None:
         """Take a token; see `Control`."""
@@ -123,75 +123,85 @@ class ReasoningControl:
                 if self._answer is not None:
                     self._answer.advance(token)
             case _Place.INSIDE:
-                self._think(token)
+                if self._thought.closing and token != self._thought.closing[0]:
+                    raise ControlError("the budget for reasoning is used up, but it did not end")
+                if self._bound and token in self._vocabulary.end_tokens:
+                    raise ControlError("the text ended inside the reasoning, before its answer")
+                self._end(self._thought.advance(token))
             case _Place.BEFORE:
-                self._look_at(token)
-
-    @property
-    def finished(self) -> str | None:
-        """Why nothing may follow; see `Control`."""
-        if self._place is _Place.BEHIND and self._answer is not None:
-            return self._answer.finished
-        if self._place is _Place.BEFORE and self._early is not None and not self._maybe_opening():
-            return self._early.finished
-        return None
+                self._begin(token)
 
     # Before
 
-    def _maybe_opening(self) -> bool:
-        return self._start.startswith(self._head.lstrip())
+    def _permitted_before(self, draft: Series[int]) -> int:
+        trial = self.copy()
+        for index, token in enumerate(draft):
+            if trial._place is not _Place.BEFORE:
+                return index + trial.permitted(draft[index:])
+            if not trial._may_begin(token):
+                return index
+            trial.advance(token)
+        return len(draft)
 
-    def _openings(self) -> set[int]:
-        """Tokens with which the start tag could go on, or be."""
-        head = self._head.lstrip()
-        found = set()
-        for token, piece in enumerate(self._vocabulary.pieces):
-            text = head + piece if head else piece.lstrip()
-            if piece and text and (self._start.startswith(text) or text.startswith(self._start)):
-                found.add(token)
-        return found
+    def _may_begin(self, token: int) -> bool:
+        if self._answer is None or self._opening.goes_on_with(token):
+            return True
+        if self._early is None:
+            return False
+        if self._early.finished:
+            return token in self._vocabulary.end_tokens
+        return self._early.permitted([token]) == 1
 
-    def _look_at(self, token: int) -> None:
-        self._head += self._vocabulary.pieces[token]
-        head = self._head.lstrip()
-        if head.startswith(self._start):
+    def _begin(self, token: int) -> None:
+        opened = self._opening.goes_on_with(token)
+        if not opened and self._answer is not None and self._early is None:
+            raise ControlError(f"token {token} breaks off the start of the reasoning")
+        rest = self._opening.advance(token)
+        if rest is not None:
             self._place, self._early = _Place.INSIDE, None
+            if rest:
+                self._end(self._thought.open_with(rest))
             return
-        if self._early is not None:
-            if self._early.permitted([token]) == 1 or not self._start.startswith(head):
-                self._early.advance(token)
-            else:
+        if self._early is not None and not self._early.finished:
+            if opened and self._early.permitted([token]) == 0:
                 self._early = None
-        if not self._start.startswith(head):
+            else:
+                self._early.advance(token)
+        elif opened:
+            self._early = None
+        if not self._opening.possible:
             self._place, self._answer = _Place.BEHIND, self._early
 
     # Inside
 
-    def _used_up(self) -> bool:
-        budget = self._reasoning.budget
-        return self._closing is not None or (budget is not None and len(self._ends) >= budget)
-
-    def _think(self, token: int) -> None:
-        if self._closing and self._closing[0] == token:
-            del self._closing[0]
-        elif self._closing is None:
-            self._ends.append(self._watch.length + len(self._vocabulary.pieces[token]))
-            self.reasoning_tokens = len(self._ends)
-        found = self._watch.see(token)
-        if found is not None:
-            self.reasoning_tokens = sum(end <= found.start for end in self._ends)
-            self._place = _Place.BEHIND
-            if found.rest and self._answer is not None:
-                self._answer.feed(found.rest)
+    def _permitted_inside(self, draft: Series[int]) -> int:
+        thought = self._thought.copy()
+        for index, token in enumerate(draft):
+            if thought.closing and token != thought.closing[0]:
+                return index
+            if self._bound and token in self._vocabulary.end_tokens:
+                return index
+            found = thought.advance(token)
+            if found is None:
+                continue
+            if self._answer is None:
+                return len(draft)
+            answer = self._answer
+            if found.rest:
+                if not answer.takes(found.rest):
+                    return index
+                answer = answer.copy()
+                answer.feed(found.rest)
+            if answer.finished:
+                return index + 1
+            return index + 1 + answer.permitted(draft[index + 1 :])
+        return len(draft)
 
     def _takes(self, rest: bytes) -> bool:
         return self._answer is None or self._answer.takes(rest)
 
-    def _takes_token(self, token: int) -> bool:
-        if self._place is _Place.BEFORE:
-            early = self._early is None or self._early.permitted([token]) == 1
-            return self._answer is None or early or token in self._openings()
-        if self._bound and token in self._vocabulary.end_tokens:
-            return False
-        found = self._watch.copy().see(token)
-        return found is None or not found.rest or self._takes(found.rest)
+    def _end(self, found: Found | None) -> None:
+        if found is not None:
+            self._place = _Place.BEHIND
+            if found.rest and self._answer is not None:
+                self._answer.feed(found.rest)

@@ -45,35 +45,39 @@ class TagWatch:
 
     def see(self, token: int) -> Found | None:
         """Take note of a token; returns the tag that it completes, the leftmost if several."""
-        piece = self._vocabulary.pieces[token]
+        return self.see_text(self._vocabulary.pieces[token])
+
+    def see_text(self, piece: bytes) -> Found | None:
+        """Take note of a text; see `see`."""
         text = self._tail + piece
-        before = self.length - len(self._tail)
+        found = self._find(text)
+        if found is not None:
+            found = found._replace(start=found.start + self.length - len(self._tail))
         self.length += len(piece)
-        hits = [(at, tag) for tag in self._tags if (at := text.find(tag)) >= 0]
-        if hits:
-            at, tag = min(hits, key=lambda hit: (hit[0], -len(hit[1])))
-            return Found(tag, before + at, text[at + len(tag) :])
-        self._tail = text[max(0, len(text) - self._longest + 1) :] if self._longest > 1 else b""
-        return None
+        self._tail = text[max(0, len(text) - self._longest + 1) :]
+        return found
 
-    def crossing(self) -> Iterable[tuple[int, bytes, bytes]]:
-        """Tokens that would complete a tag and bring more text: token, tag, the text behind it."""
+    def completed_by(self, token: int) -> Found | None:
+        """The tag that a token would complete, its start not told."""
+        return self._find(self._tail + self._vocabulary.pieces[token])
+
+    def crossing(self) -> Iterable[tuple[int, Found]]:
+        """The tokens that would complete a tag and bring more text behind it."""
+        vocabulary = self._vocabulary
+        candidates: set[int] = set()
         for tag in self._tags:
-            for overlap in range(len(tag)):
-                if overlap and not self._tail.endswith(tag[:overlap]):
-                    continue
-                for token, rest in _crossing(self._vocabulary, tag[overlap:], inside=not overlap):
-                    yield token, tag, rest
+            candidates.update(vocabulary.holding(tag))
+            for overlap in range(1, len(tag)):
+                if self._tail.endswith(tag[:overlap]):
+                    candidates.update(vocabulary.beginning_with(tag[overlap:]))
+        for token in candidates:
+            found = self.completed_by(token)
+            if found is not None and found.rest:
+                yield token, found
 
-
-def _crossing(vocabulary: Vocabulary, text: bytes, *, inside: bool) -> list[tuple[int, bytes]]:
-    """Tokens that begin with a text, or have it anywhere inside, and go on behind it."""
-    key = (text, inside)
-    if key not in vocabulary.crossings:
-        found = []
-        for token, piece in enumerate(vocabulary.pieces):
-            at = piece.find(text) if inside else (0 if piece.startswith(text) else -1)
-            if at >= 0 and len(piece) > at + len(text) and token not in vocabulary.special:
-                found.append((token, piece[at + len(text) :]))
-        vocabulary.crossings[key] = found
-    return vocabulary.crossings[key]
+    def _find(self, text: bytes) -> Found | None:
+        hits = [(at, tag) for tag in self._tags if (at := text.find(tag)) >= 0]
+        if not hits:
+            return None
+        at, tag = min(hits, key=lambda hit: (hit[0], -len(hit[1])))
+        return Found(tag, at, text[at + len(tag) :])
