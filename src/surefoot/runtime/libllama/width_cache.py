@@ -32,8 +32,9 @@ def cache_folder() -> Path:
 def key_of(settings: LoadSettings, vocabulary_size: int) -> str:
     """What a measurement holds for: this file, this build of libllama, this device.
 
-    How drafts are made is not in it (heads, snapshots): the class must be the same for all. The
-    number of threads is, since attention over long texts is shared out among them.
+    How drafts are made is not in it (heads, snapshots): the class must be the same for all, and
+    neither moves a bit. The number of threads is: they share out the attention of a token by
+    itself, so that its logits change with it.
 
     Args:
         settings: how the model was loaded.

@@ -105,13 +105,14 @@ class _Measurement:
         usual = self._plan()
         rows = {width: self._at(width) for width in self._widths}
         chosen, classes = self._choose(self._classes(rows), rows)
-        every = [value for found in self._differences.values() for value in found]
+        differences = {width: found for width, found in sorted(self._differences.items()) if found}
+        every = [value for found in differences.values() for value in found]
         usual = min([usual, *(found.cost / width for width, found in rows.items())])
         return WidthReport(
             widths=chosen,
             classes=tuple(classes),
-            noise_by_width=tuple((w, max(d)) for w, d in sorted(self._differences.items())),
-            median_by_width=tuple((w, _median(d)) for w, d in sorted(self._differences.items())),
+            noise_by_width=tuple((width, max(d)) for width, d in differences.items()),
+            median_by_width=tuple((width, _median(d)) for width, d in differences.items()),
             median_noise=_median(every),
             flips=len(self._flipped),
             positions=self._length - self._skipped,

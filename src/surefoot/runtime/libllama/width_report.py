@@ -29,7 +29,7 @@ class WidthReport:
     Attributes:
         widths: the class chosen for strict decoding.
         classes: all classes found, smallest width first.
-        noise_by_width: for each other width the largest difference of a logit to width 1.
+        noise_by_width: for other widths the largest difference of a logit to width 1.
         median_by_width: likewise the median over positions of what is largest there, where there is
             a difference.
         median_noise: median over positions and widths of that at a position, where there is one.

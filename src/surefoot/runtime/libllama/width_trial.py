@@ -17,6 +17,9 @@ from surefoot.runtime.libllama.width_text import Text
 
 _TEXTS = 4
 _EACH, _SOME = 32, 8
+_NARROW = 8
+"""Most rounds have one of the narrowest widths, so most of a trial's passes do."""
+
 _LIVE, _SPARE = 0, 1
 
 
@@ -72,7 +75,7 @@ class Trial:
         known = 1
         while True:
             at = memory.length - prefix
-            width = waiting[-1] if waiting else int(rng.choice(widths.allowed))
+            width = waiting[-1] if waiting else _drawn(widths, rng)
             if at + width > len(marks):
                 memory.clear()
                 return True
@@ -113,3 +116,8 @@ class Trial:
         agreed = silent or [mark(row) for row in rows[:right]] == list(marks[at : at + right])
         memory.settle(start + right)
         return agreed
+
+
+def _drawn(widths: Widths, rng: np.random.Generator) -> int:
+    narrow = rng.random() < 0.75
+    return int(rng.choice(widths.allowed[:_NARROW] if narrow else widths.allowed))
