@@ -273,12 +273,18 @@ def test_where_no_width_gives_the_same_logits_twice_there_is_no_class(
     assert not list(tmp_path.rglob("*.json"))
 
 
+@pytest.mark.parametrize("name", TRAINED)
 @pytest.mark.parametrize("seconds", [0.0, 0.05, 0.5])
 def test_in_less_time_less_is_tried_and_a_class_is_found_all_the_same(
-    seconds: float, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, opened: Opener
+    name: str,
+    seconds: float,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    opened: Opener,
 ) -> None:
+    """Width 1 stays apart then, although its rows may be those of others in a short text."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    runtime = opened("Q4_K_M")
+    runtime = opened(name)
     passes = 0
     original = LibllamaRuntime.decode
 
@@ -294,3 +300,16 @@ def test_in_less_time_less_is_tried_and_a_class_is_found_all_the_same(
     if not seconds:
         assert report.positions == 8
         assert passes < 250
+
+
+@pytest.mark.parametrize("length", [16, 80, 160, 224])
+def test_a_short_context_is_measured_with_a_short_text(
+    length: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    path = random_model("jamba", FAMILY_FILES)
+    with load(LoadSettings(path, context_length=length, threads=1)) as runtime:
+        report = report_of(runtime)
+        assert report.widths in report.classes
+        assert 0 < report.positions <= length // 2
+        assert report.widths.most <= length // 2

@@ -91,8 +91,6 @@ def _report(data: Any, key: str) -> WidthReport:
         TypeError: something is of another kind than it should be.
         ValueError: something can't be.
     """
-    if not isinstance(data, dict):
-        raise TypeError("not an object")
     if data["key"] != key:
         raise ValueError("measured for something else")
     widths, classes = _widths(data["widths"]), tuple(map(_widths, data["classes"]))

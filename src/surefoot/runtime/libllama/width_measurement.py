@@ -26,10 +26,8 @@ WIDTHS = (*range(1, 10), 12, 13, 16, 20, 24, 28, 31, 32, 33, 48, 63, 64)
 """The widths that are tried."""
 
 LENGTHS = (SALAD + ORDINARY, 96, 48, 24, 12, 8)
-"""Tokens in a row that are decoded at each width; the fewer, the slower passes are."""
-
-TELLING = 96
-"""With fewer of them width 1 counts as a class of its own."""
+"""Tokens in a row that are decoded at each width; the fewer, the slower passes are. With fewer than
+all of them width 1 counts as a class of its own."""
 
 _SHORT_PREFIX = 16
 _RIGHT, _PER_TOKEN = 0.5, 0.35
@@ -137,7 +135,7 @@ class _Measurement:
             self._widths = [width for width in WIDTHS if width <= min(self._most, self._length)]
             if self._expected(one, per_token) <= self._seconds:
                 break
-        if self._length < TELLING:
+        if self._length < LENGTHS[1]:
             self._text = self._text.after(_SHORT_PREFIX)
             for sequence in (_LIVE, _SPARE):  # both, lest the new one lie in cells further on
                 self._runtime.drop(sequence)
@@ -155,7 +153,7 @@ class _Measurement:
     def _expected(self, one: float, per_token: float) -> float:
         """How long it will take to decode all that often, and to try the class that is chosen."""
         most = self._widths[-1]
-        prefix = self._text.prefix if self._length >= TELLING else _SHORT_PREFIX
+        prefix = self._text.prefix if self._length >= LENGTHS[1] else _SHORT_PREFIX
         trial = 6 * (self._length + prefix)
         passes = sum(self._length // width for width in self._widths) + 3 * trial // most
         return passes * one + (self._length * len(self._widths) + trial) * per_token
@@ -226,7 +224,9 @@ class _Measurement:
     def _classes(self, rows: Mapping[int, _Rows]) -> list[Widths]:
         """Widths whose rows are equal, as far as both have them."""
         classes: list[list[int]] = []
-        alone = self._length < TELLING
+        # Nothing less tells width 1 apart for sure: the salad, and attention beyond 256 tokens,
+        # which several threads share out for a token by itself.
+        alone = self._length < LENGTHS[0]
         for width in self._widths:
             for widths in classes[1:] if alone else classes:
                 known, new = rows[widths[0]].marks, rows[width].marks

@@ -21,8 +21,9 @@ long: on the trained hybrid in Q8_0 passes of one token gave the bits of wider o
 positions in a row of ordinary text. In word salad they differed after 31 to 44."""
 
 ORDINARY = 128
-"""Ordinary tokens that are compared last. With them the text is longer than 256 tokens, at which
-libllama takes in more cells of attention."""
+"""Ordinary tokens that are compared last. With them the text is longer than 256 tokens, from which
+on more cells of attention are taken in: with two threads a dense model's logits at width 1 were
+those of wider passes up to there, and others from there on."""
 
 _TEXT = """\
 def mean(values):
