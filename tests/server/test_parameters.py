@@ -42,7 +42,7 @@ FEW = {"logit_bias": [["a", 40], ["b", 40], ["c", 40], ["d", 38]]}
 
 BESIDE: dict[str, dict[str, Any]] = {
     "dynatemp_exponent": {"dynatemp_range": 0.9},
-    "min_keep": {"top_k": 1},
+    "min_keep": {"min_p": 1.0},
     "xtc_probability": FEW,
     "xtc_threshold": {"xtc_probability": 1.0, **FEW},
     "repeat_penalty": FEW,

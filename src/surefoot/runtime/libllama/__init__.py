@@ -4,7 +4,7 @@
 folder touches the library.
 """
 
-from surefoot.runtime.libllama.errors import RuntimeClosedError
+from surefoot.runtime.libllama.errors import RuntimeClosedError, UnstableLogitsError
 from surefoot.runtime.libllama.head import MtpHead, NoHeadError, open_head
 from surefoot.runtime.libllama.head_file import HeadFile
 from surefoot.runtime.libllama.loading import load
@@ -20,6 +20,7 @@ __all__ = [
     "MtpHead",
     "NoHeadError",
     "RuntimeClosedError",
+    "UnstableLogitsError",
     "WidthReport",
     "known_widths",
     "load",

@@ -110,33 +110,53 @@ class _GgufParameters(ctypes.Structure):
     _fields_ = (("no_alloc", ctypes.c_bool), ("ctx", ctypes.c_void_p))
 
 
-def _gguf(name: str, result: Any, *arguments: Any) -> Callable[..., Any]:
-    """A function of gguf.h, which llama_cpp doesn't bind; libllama brings it along."""
+def _ggml(name: str, result: Any, *arguments: Any) -> Callable[..., Any]:
+    """A function of gguf.h or ggml.h, which llama_cpp doesn't bind; libllama brings it along."""
     function: Callable[..., Any] = _library._lib[name]
     function.restype, function.argtypes = result, arguments  # type: ignore[attr-defined]
     return function
 
 
 _handle, _index = ctypes.c_void_p, ctypes.c_int64
-_gguf_init_from_file = _gguf("gguf_init_from_file", _handle, ctypes.c_char_p, _GgufParameters)
-gguf_free: Callable[[int], None] = _gguf("gguf_free", None, _handle)
-gguf_find_key: Callable[[int, bytes], int] = _gguf(
+_gguf_init_from_file = _ggml("gguf_init_from_file", _handle, ctypes.c_char_p, _GgufParameters)
+gguf_free: Callable[[int], None] = _ggml("gguf_free", None, _handle)
+gguf_find_key: Callable[[int, bytes], int] = _ggml(
     "gguf_find_key", _index, _handle, ctypes.c_char_p
 )
-gguf_find_tensor: Callable[[int, bytes], int] = _gguf(
+gguf_find_tensor: Callable[[int, bytes], int] = _ggml(
     "gguf_find_tensor", _index, _handle, ctypes.c_char_p
 )
-gguf_get_kv_type: Callable[[int, int], int] = _gguf(
+gguf_get_kv_type: Callable[[int, int], int] = _ggml(
     "gguf_get_kv_type", ctypes.c_int, _handle, _index
 )
-gguf_get_val_u32: Callable[[int, int], int] = _gguf(
+gguf_get_val_u32: Callable[[int, int], int] = _ggml(
     "gguf_get_val_u32", ctypes.c_uint32, _handle, _index
 )
-gguf_get_val_str: Callable[[int, int], bytes] = _gguf(
+gguf_get_val_str: Callable[[int, int], bytes] = _ggml(
     "gguf_get_val_str", ctypes.c_char_p, _handle, _index
 )
 GGUF_TYPE_UINT32 = 4
 GGUF_TYPE_STRING = 8
+
+
+def build_and_devices() -> tuple[str, ...]:
+    """Which build of ggml runs, and on what: version, commit, CPU features, names of devices.
+
+    ggml's own functions are not bound by llama_cpp; what a build does not have is left out.
+    """
+    facts = [llama_print_system_info().decode(errors="replace")]
+    try:
+        facts += [
+            _ggml(name, ctypes.c_char_p)().decode(errors="replace")
+            for name in ("ggml_version", "ggml_commit")
+        ]
+        device = _ggml("ggml_backend_dev_get", _handle, ctypes.c_size_t)
+        description = _ggml("ggml_backend_dev_description", ctypes.c_char_p, _handle)
+        count = _ggml("ggml_backend_dev_count", ctypes.c_size_t)()
+        facts += [description(device(i)).decode(errors="replace") for i in range(count)]
+    except AttributeError:
+        pass
+    return tuple(facts)
 
 
 def gguf_init_from_file(path: bytes) -> int | None:

@@ -40,8 +40,8 @@ class Limits:
         sequences: sequence ids are below this number.
         length: tokens that a sequence may have absorbed after a pass.
         vocabulary: token ids are below this number.
-        widths: the widths that a sequence may have in a pass, and so many of its tokens may have
-            outputs; None for any.
+        widths: the widths that a pass may have, with one sequence in it, and so many of its tokens
+            may have outputs; None for any.
     """
 
     tokens: int
@@ -169,11 +169,6 @@ class Passes:
                     f"pass refused: sequence {sequence} has {width} tokens and wants logits of "
                     f"the last {outputs}"
                 )
-            if limits.widths and not limits.widths.hold(width, outputs):
-                raise DecodeError(
-                    f"pass refused: sequence {sequence} has {width} tokens, {outputs} of them with "
-                    f"outputs; strict passes have widths of {limits.widths}"
-                )
             held = self._memory.length(sequence)
             if start != held:
                 raise DecodeError(
@@ -187,6 +182,12 @@ class Passes:
                 )
             total += width
             total_outputs += outputs
+        if limits.widths and (len(feeds) > 1 or not limits.widths.hold(total, total_outputs)):
+            raise DecodeError(
+                f"pass refused: it has {total} tokens of {len(feeds)} sequences, {total_outputs} "
+                f"of them with outputs; a strict pass has one sequence, widths of {limits.widths}, "
+                "and as many outputs or none"
+            )
         if not 0 < total <= limits.tokens:
             raise DecodeError(
                 f"pass refused: {total} tokens in one pass, where 1 to {limits.tokens} are "

@@ -9,8 +9,16 @@ from typing import Self
 import numpy as np
 from numpy.typing import NDArray
 
-from surefoot.decoding import MAX_PENDING, Feed, Rollback, RowWatcher, Widths
-from surefoot.runtime.base import ModelInfo
+from surefoot.decoding import (
+    MAX_PENDING,
+    DecodeError,
+    Feed,
+    InvalidParameterError,
+    Rollback,
+    RowWatcher,
+    Widths,
+)
+from surefoot.runtime.base import ModelInfo, ModelLoadError
 from surefoot.runtime.libllama import binding
 from surefoot.runtime.libllama.context import ContextPlan, context_parameters, open_context
 from surefoot.runtime.libllama.errors import RuntimeClosedError
@@ -246,9 +254,19 @@ class LibllamaRuntime:
             outputs: so many tokens may have outputs in a pass, if that is more than else.
 
         Raises:
-            ModelLoadError: there is no memory for it.
+            InvalidParameterError: a width of the class does not fit into one graph run, so that
+                libllama would cut it into two of other widths.
+            ModelLoadError: there is no memory for it, or its first pass failed.
+            RuntimeClosedError: the model has been closed.
         """
         self._check_open()
+        most = min(self.settings.micro_batch_size, self.settings.batch_size)
+        if widths and widths.most > most:
+            raise InvalidParameterError(
+                "widths",
+                f"must be at most {most} tokens, which is what a graph run holds (-ub), "
+                f"not {widths.most}",
+            )
         fillers = widths.most_fillers if widths else 0
         snapshots = self.settings.snapshots if self.settings.snapshots >= fillers else 0
         settings = replace(self.settings, slots=1, snapshots=snapshots)
@@ -267,16 +285,21 @@ class LibllamaRuntime:
             return LibllamaRuntime(
                 model, context, plan, settings, self._logit_noise, self.head_problem, widths
             )
-        except BaseException:
+        except BaseException as error:
             binding.llama_free(context)
             model.close()
+            if isinstance(error, DecodeError):
+                raise ModelLoadError(
+                    f"can't run {self.info.name} in one more context: its first pass failed "
+                    f"({error}). Run with -v to see what libllama has to say."
+                ) from error
             raise
 
     def use_noise(self, report: WidthReport) -> None:
         """Take the near-tie rule's tolerance from a measurement, unless the settings give one."""
         if self.settings.logit_noise is None:
             widest = self.slots * (self.settings.longest_draft + 1) + MAX_PENDING
-            self._logit_noise = report.tolerance(widest)
+            self._logit_noise = report.tolerance(widest, self._logit_noise)
 
     @property
     def handle(self) -> int:

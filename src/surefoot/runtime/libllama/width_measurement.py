@@ -2,13 +2,12 @@
 
 A text is decoded again and again, each time in passes of another width, every token with outputs:
 the last layers work on rows with outputs only, so that their number is a width, too. Widths whose
-rows are equal bit for bit form a class, which is then tried with passes of all its widths mixed.
+rows are equal bit for bit form a class. The class chosen is put on trial (`width_trial`).
 """
 
-import hashlib
 import itertools
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from collections.abc import Sequence as Series
 from dataclasses import dataclass, field
 
@@ -16,51 +15,24 @@ import numpy as np
 from numpy.typing import NDArray
 
 from surefoot.decoding import Feed, Widths
-from surefoot.runtime.base import TokenizerMissingError
+from surefoot.runtime.libllama.errors import UnstableLogitsError
 from surefoot.runtime.libllama.runtime import LibllamaRuntime
 from surefoot.runtime.libllama.width_cache import keep, key_of, look_up
 from surefoot.runtime.libllama.width_report import WidthReport
+from surefoot.runtime.libllama.width_text import ORDINARY, SALAD, text_of
+from surefoot.runtime.libllama.width_trial import Trial, mark
 
 WIDTHS = (*range(1, 10), 12, 13, 16, 20, 24, 28, 31, 32, 33, 48, 63, 64)
 """The widths that are tried."""
 
-LENGTH = 256
-"""Tokens in a row that are decoded at each width; fewer where passes are slow."""
+LENGTHS = (SALAD + ORDINARY, 96, 48, 24, 12, 8)
+"""Tokens in a row that are decoded at each width; the fewer, the slower passes are. With fewer than
+all of them width 1 counts as a class of its own."""
 
-ENOUGH = 256
-"""With fewer of them width 1 counts as a class of its own. A token by itself has kernels of its own
-on most devices, and their results may be equal for a hundred tokens in a row before one differs
-(seen on the trained hybrid in Q8_0: equal at 59 positions between two that were not)."""
-
-PREFIX = 64
-"""Tokens in front of them, so that attention has something to look at."""
-
-_MIXTURES = 4
+_SHORT_PREFIX = 16
 _RIGHT, _PER_TOKEN = 0.5, 0.35
+_PREFILL_SHARE = 0.1
 _LIVE, _SPARE = 0, 1
-
-_TEXT = """\
-def mean(values):
-    \"\"\"Return the mean of some values, or None if there are none.\"\"\"
-    if not values:
-        return None
-    return sum(values) / len(values)
-
-The river rose for three days, and on the fourth the people of the lower village carried what they
-could up the hill. Nobody had counted the bridges since the war; there were seven, and two of them
-held. In the evening the baker opened his shop all the same, sold what bread he had at half its
-price, and asked everyone who came in whether they had seen his brother's boat.
-
-{"name": "Ada", "age": 36, "languages": ["English", "French"], "active": true, "score": 98.25}
-
-| item  | count | price |
-| ----- | ----- | ----- |
-| apple |    12 |  0.35 |
-| pear  |     7 |  0.40 |
-
-To install it, run the command below and wait until it has finished. If it fails, read the last
-lines of the log: most often a compiler is missing, or the disk is full. Then try again.
-"""
 
 
 def known_widths(runtime: LibllamaRuntime) -> WidthReport | None:
@@ -68,7 +40,7 @@ def known_widths(runtime: LibllamaRuntime) -> WidthReport | None:
     return look_up(key_of(runtime.settings, runtime.vocabulary_size))
 
 
-def measure_widths(runtime: LibllamaRuntime, seconds: float = 6.0) -> WidthReport:
+def measure_widths(runtime: LibllamaRuntime, seconds: float = 5.0) -> WidthReport:
     """The width classes of a model on its device; looked up if they have been measured before.
 
     Args:
@@ -79,6 +51,7 @@ def measure_widths(runtime: LibllamaRuntime, seconds: float = 6.0) -> WidthRepor
     Raises:
         ModelLoadError: there is no memory for a context to measure in.
         DecodeError: a pass failed.
+        UnstableLogitsError: there is no width at which the same tokens give the same logits.
     """
     key = key_of(runtime.settings, runtime.vocabulary_size)
     found = look_up(key)
@@ -104,6 +77,11 @@ class _Rows:
     marks: list[bytes] = field(default_factory=list)
     times: list[float] = field(default_factory=list)
 
+    @property
+    def cost(self) -> float:
+        """How long a pass takes. What disturbs a computer only ever makes it longer."""
+        return min(self.times)
+
 
 class _Measurement:
     """Decodes a text at various widths."""
@@ -111,88 +89,105 @@ class _Measurement:
     def __init__(self, runtime: LibllamaRuntime, most: int, begun: float, seconds: float) -> None:
         self._runtime = runtime
         self._begun = begun
-        room = runtime.context_length
-        self._prefix = min(PREFIX, room // 2)
-        self._length = max(2, min(LENGTH, room - self._prefix))
-        self._tokens = self._text(self._prefix + self._length)
-        self._widths = [w for w in WIDTHS if w <= min(most, self._length)]
+        self._seconds = seconds
+        self._most = most
+        self._text = text_of(runtime)
+        self._length = self._text.length
+        self._widths: list[int] = []
         self._base = np.empty((0, 0), np.float32)
         self._differences: dict[int, list[float]] = {}
         self._flipped: set[int] = set()
-        self._seconds = seconds
 
     def report(self) -> WidthReport:
         """Measure."""
-        prefill = self._absorb_prefix()
-        self._shrink()
+        usual = self._plan()
         rows = {width: self._at(width) for width in self._widths}
-        classes = [self._confirmed(widths, rows) for widths in self._classes(rows)]
-        cost = {width: float(np.median(found.times)) for width, found in rows.items()}
-        chosen = min(classes, key=_price)
-        moved = {width: max(found) for width, found in self._differences.items()}
-        every = [value for found in self._differences.values() for value in found if value]
-        usual = min([prefill / self._prefix, *(cost[width] / width for width in self._widths)])
+        chosen, classes = self._choose(self._classes(rows), rows)
+        differences = {width: found for width, found in sorted(self._differences.items()) if found}
+        every = [value for found in differences.values() for value in found]
+        usual = min([usual, *(found.cost / width for width, found in rows.items())])
         return WidthReport(
             widths=chosen,
             classes=tuple(classes),
-            noise_by_width=tuple(sorted(moved.items())),
-            median_noise=float(np.median(every)) if every else 0.0,
+            noise_by_width=tuple((width, max(d)) for width, d in differences.items()),
+            median_by_width=tuple((width, _median(d)) for width, d in differences.items()),
+            median_noise=_median(every),
             flips=len(self._flipped),
-            positions=len(self._base),
-            plain_cost=cost[chosen.least] / cost[1],
-            prefill_cost=cost[chosen.most] / chosen.most / usual,
+            positions=self._length - self._skipped,
+            plain_cost=rows[chosen.least].cost / rows[1].cost,
+            prefill_cost=rows[chosen.most].cost / chosen.most / usual,
             seconds=time.perf_counter() - self._begun,
         )
 
-    def _text(self, length: int) -> list[int]:
-        try:
-            tokens = self._runtime.tokenizer.encode(_TEXT, special=False)
-        except TokenizerMissingError:
-            rng = np.random.default_rng(7)
-            tokens = rng.integers(0, self._runtime.vocabulary_size, length).tolist()
-        return list(itertools.islice(itertools.cycle(tokens), length))
+    # How much is tried
+
+    def _plan(self) -> float:
+        """Decide how much can be tried in the time; returns the usual prefill's time per token."""
+        self._decode(_SPARE, 0, 2)  # what is slow only once
+        self._runtime.drop(_SPARE)
+        usual = self._absorb_prefix() / self._text.prefix
+        self._start()
+        width = min(16, self._most, self._length)
+        one, wide = self._timed(1), self._timed(width)
+        per_token = max(0.0, wide - one) / (width - 1)
+        for length in LENGTHS:
+            self._length = min(length, self._text.length)
+            self._widths = [width for width in WIDTHS if width <= min(self._most, self._length)]
+            if self._expected(one, per_token) <= self._seconds:
+                break
+        if self._length < LENGTHS[1]:
+            self._text = self._text.after(_SHORT_PREFIX)
+            for sequence in (_LIVE, _SPARE):  # both, lest the new one lie in cells further on
+                self._runtime.drop(sequence)
+            self._text.absorb_prefix(self._runtime, _SPARE)
+        return self._usual_prefill(usual)
+
+    def _timed(self, width: int) -> float:
+        """How long a pass takes."""
+        begun = time.perf_counter()
+        self._decode(_LIVE, self._text.prefix, width)
+        taken = time.perf_counter() - begun
+        self._start()
+        return taken
+
+    def _expected(self, one: float, per_token: float) -> float:
+        """How long it will take to decode all that often, and to try the class that is chosen."""
+        most = self._widths[-1]
+        prefix = self._text.prefix if self._length >= LENGTHS[1] else _SHORT_PREFIX
+        trial = 6 * (self._length + prefix)
+        passes = sum(self._length // width for width in self._widths) + 3 * trial // most
+        return passes * one + (self._length * len(self._widths) + trial) * per_token
+
+    def _usual_prefill(self, known: float) -> float:
+        """The time per token of a prefill at full width, if that is cheap to find out."""
+        width = min(self._runtime.settings.micro_batch_size, self._runtime.context_length)
+        if width * known > _PREFILL_SHARE * self._seconds:
+            return known
+        tokens = list(itertools.islice(itertools.cycle(self._text.tokens), width))
+        self._runtime.drop(_LIVE)
+        begun = time.perf_counter()
+        self._runtime.decode([Feed(_LIVE, tokens, 0, outputs=0)])
+        return (time.perf_counter() - begun) / width
 
     # Decoding
 
     def _absorb_prefix(self) -> float:
         """Decode what comes first into the spare sequence; returns how long that took."""
-        self._decode(_SPARE, 0, 2)  # what is slow only once
-        self._runtime.drop(_SPARE)
         begun = time.perf_counter()
-        at = 0
-        while at < self._prefix:
-            width = min(self._prefix - at, self._runtime.batch_size)
-            feed = Feed(_SPARE, self._tokens[at : at + width], at, outputs=0)
-            self._runtime.decode([feed])
-            at += width
+        self._text.absorb_prefix(self._runtime, _SPARE)
         return time.perf_counter() - begun
 
     def _start(self) -> None:
         """Let the live sequence hold the prefix, and nothing else."""
         self._runtime.drop(_LIVE)
         if self._runtime.rollback.fork:
-            self._runtime.fork(_SPARE, _LIVE, 0, self._prefix)
-            return
-        self._runtime.decode([Feed(_LIVE, self._tokens[: self._prefix], 0, outputs=0)])
+            self._runtime.fork(_SPARE, _LIVE, 0, self._text.prefix)
+        else:
+            self._text.absorb_prefix(self._runtime, _LIVE)
 
     def _decode(self, sequence: int, at: int, width: int) -> NDArray[np.float32]:
-        tokens = self._tokens[at : at + width]
+        tokens = self._text.tokens[at : at + width]
         return self._runtime.decode([Feed(sequence, tokens, at, outputs=len(tokens))])[0]
-
-    def _shrink(self) -> None:
-        """Try fewer tokens and widths where passes are slow."""
-        self._start()
-        self._decode(_LIVE, self._prefix, 1)
-        begun = time.perf_counter()
-        self._decode(_LIVE, self._prefix + 1, 1)
-        once = time.perf_counter() - begun
-        while self._expected_passes() * 2 * once > self._seconds and self._length > 8:
-            self._length //= 2
-            self._widths = [width for width in self._widths if width <= self._length]
-
-    def _expected_passes(self) -> int:
-        passes: int = sum(-(-self._length // width) for width in self._widths)
-        return passes + _MIXTURES * self._length // 2
 
     def _at(self, width: int) -> _Rows:
         """Decode the text in passes of one width; a last, narrower one does not count."""
@@ -200,30 +195,39 @@ class _Measurement:
         found = _Rows()
         for at in range(0, self._length - width + 1, width):
             begun = time.perf_counter()
-            rows = self._decode(_LIVE, self._prefix + at, width)
+            rows = self._decode(_LIVE, self._text.prefix + at, width)
             found.times.append(time.perf_counter() - begun)
-            found.marks += map(_mark, rows)
+            found.marks += map(mark, rows)
             if width == 1:
                 self._base = np.concatenate([self._base.reshape(-1, rows.shape[1]), rows])
             else:
                 self._compare(at, rows)
         return found
 
+    @property
+    def _skipped(self) -> int:
+        """Positions at which differences don't count: people write no word salad."""
+        return self._text.salad if self._length > self._text.salad else 0
+
     def _compare(self, at: int, rows: NDArray[np.float32]) -> None:
         """Note how far rows are from those of width 1."""
         base = self._base[at : at + len(rows)]
         differences = self._differences.setdefault(len(rows), [])
-        differences += np.abs(rows - base).max(axis=1).tolist()
-        changed = np.flatnonzero(rows.argmax(axis=1) != base.argmax(axis=1))
-        self._flipped.update(int(at + offset) for offset in changed)
+        for row, other, position in zip(rows, base, itertools.count(at), strict=False):
+            if position >= self._skipped:
+                differences.append(float(np.abs(row - other).max()))
+                if row.argmax() != other.argmax():
+                    self._flipped.add(position)
 
     # Classes
 
-    def _classes(self, rows: Mapping[int, _Rows]) -> list[list[int]]:
+    def _classes(self, rows: Mapping[int, _Rows]) -> list[Widths]:
         """Widths whose rows are equal, as far as both have them."""
         classes: list[list[int]] = []
+        # Nothing less tells width 1 apart for sure: the salad, and attention beyond 256 tokens,
+        # which several threads share out for a token by itself.
+        alone = self._length < LENGTHS[0]
         for width in self._widths:
-            alone = 1 in classes[0] and self._length < ENOUGH if classes else False
             for widths in classes[1:] if alone else classes:
                 known, new = rows[widths[0]].marks, rows[width].marks
                 if all(a == b for a, b in zip(known, new, strict=False)):
@@ -231,52 +235,52 @@ class _Measurement:
                     break
             else:
                 classes.append([width])
-        return classes
+        return [Widths(tuple(widths)) for widths in classes]
 
-    def _confirmed(self, widths: Series[int], rows: Mapping[int, _Rows]) -> Widths:
-        """The widths of a class that stay equal when passes of several widths follow each other."""
-        least = widths[0]
-        expected = rows[least].marks
-        holding = [least]
-        holding += [
-            width for width in widths[1:] if self._agrees(itertools.cycle((width, least)), expected)
-        ]
-        rng = np.random.default_rng(3)
-        for _ in range(_MIXTURES):
-            mixture = (int(rng.choice(holding)) for _ in itertools.count())
-            if len(holding) > 1 and not self._agrees(mixture, expected):
-                return Widths((least,))
-        return _filled(holding)
+    def _choose(
+        self, classes: Series[Widths], rows: Mapping[int, _Rows]
+    ) -> tuple[Widths, list[Widths]]:
+        """The best class, as its trial left it, and all classes, of which none else was tried."""
+        tried: dict[Widths, Widths] = {}
+        left = list(classes)
+        while left:
+            best = min(left, key=lambda widths: _price(tried.get(widths, _filled(widths))))
+            if best in tried:
+                return tried[best], [tried.get(widths, _filled(widths)) for widths in left]
+            found = self._tried(best, rows[best.least].marks)
+            if found is None:
+                left.remove(best)
+            else:
+                tried[best] = found
+        raise UnstableLogitsError(self._runtime.info.name)
 
-    def _agrees(self, cuts: Iterable[int], expected: Series[bytes]) -> bool:
-        """Whether the text, cut into passes like that, gives the expected rows.
-
-        Every fifth pass has no outputs, as those of a prefill.
-        """
-        self._start()
-        at = 0
-        for number, width in enumerate(cuts):
-            if at + width > len(expected):
-                return True
-            silent = number % 5 == 4
-            tokens = self._tokens[self._prefix + at : self._prefix + at + width]
-            feed = Feed(_LIVE, tokens, self._prefix + at, outputs=0 if silent else width)
-            marks = [_mark(row) for row in self._runtime.decode([feed])[0]]
-            if not silent and marks != expected[at : at + width]:
-                return False
-            at += width
-        return True
+    def _tried(self, widths: Widths, marks: Series[bytes]) -> Widths | None:
+        """What is left of a class when it is tried; None if not even one width stands."""
+        trial = Trial(self._runtime, self._text)
+        for presumed in dict.fromkeys((_filled(widths), widths)):
+            if trial.stands(presumed, marks):
+                return presumed
+        least = Widths((widths.least,))
+        if not trial.stands(least, marks):
+            return None
+        pairs = [Widths((widths.least, width)) for width in widths.allowed[1:]]
+        holding = [pair.most for pair in pairs if trial.stands(pair, marks)]
+        reduced = Widths((widths.least, *holding))
+        return reduced if trial.stands(reduced, marks) else least
 
 
-def _mark(row: NDArray[np.float32]) -> bytes:
-    return hashlib.blake2b(row.tobytes(), digest_size=16).digest()
+def _median(differences: Series[float]) -> float:
+    """Their median, those that are none left out; 0 if there are none."""
+    moved = [difference for difference in differences if difference > 0]
+    return float(np.median(moved)) if moved else 0.0
 
 
-def _filled(widths: Series[int]) -> Widths:
+def _filled(widths: Widths) -> Widths:
     """The class with the widths in between that were not tried, if none that was is missing."""
-    if any(widths[0] < width < widths[-1] and width not in widths for width in WIDTHS):
-        return Widths(tuple(widths))
-    return Widths(tuple(range(widths[0], widths[-1] + 1)))
+    inside = range(widths.least, widths.most + 1)
+    if any(width in WIDTHS and width not in widths.allowed for width in inside):
+        return widths
+    return Widths(tuple(inside))
 
 
 def _price(widths: Widths) -> float:

@@ -261,10 +261,11 @@ class SimulatedRuntime:
             raise MisuseError("a pass needs feeds of different sequences")
         if sum(len(feed.tokens) for feed in feeds) > self.batch_size:
             raise MisuseError(f"more than {self.batch_size} tokens in one pass")
+        if self._widths is not None:
+            inside = [self._widths.hold(len(feed.tokens), feed.outputs) for feed in feeds]
+            if inside != [True]:
+                raise MisuseError(f"a pass outside its width class {self._widths}: {feeds}")
         known = range(self.vocabulary_size)
-        for feed in feeds if self._widths else ():
-            if self._widths and not self._widths.hold(len(feed.tokens), feed.outputs):
-                raise MisuseError(f"a pass outside its width class: {feed}")
         for sequence, tokens, start, outputs, _ in feeds:
             self._check_ids(sequence)
             if not tokens or not 0 <= outputs <= len(tokens):
