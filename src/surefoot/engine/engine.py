@@ -15,6 +15,8 @@ from typing import Any
 
 from surefoot.constraints import Controls
 from surefoot.decoding import (
+    NO_BREAKERS,
+    Breakers,
     Control,
     ControlError,
     DecodeError,
@@ -27,6 +29,7 @@ from surefoot.decoding import (
     Widths,
     absorb,
 )
+from surefoot.decoding.sampling import BreakerFinder
 from surefoot.engine.generation import Delta, Generation, GenerationState
 from surefoot.engine.lane import Lane, LaneOpener, check_strict
 from surefoot.engine.making import prompt_entries, sequence_for, stream_of
@@ -34,7 +37,7 @@ from surefoot.engine.request import PromptTooLongError, Request
 from surefoot.engine.self_check import Check, SelfCheck
 from surefoot.engine.slot import Slot
 from surefoot.engine.totals import Totals
-from surefoot.engine.vocabulary import controls_for
+from surefoot.engine.vocabulary import breaker_finder, controls_for
 from surefoot.runtime.base import Runtime
 
 log = logging.getLogger(__name__)
@@ -125,6 +128,17 @@ class Engine:
     def controls_of(self, request: Request) -> Control | None:
         """A fresh control for a request; None if it has no rules."""
         return None if request.control is None else self.controls.control(request.control)
+
+    @cached_property
+    def _finder(self) -> BreakerFinder:
+        return breaker_finder(self.runtime)
+
+    def _breakers_of(self, request: Request) -> Breakers:
+        """The sequence breakers of DRY; none while it is off."""
+        sampling = request.sampling
+        if sampling.dry_multiplier == 0:
+            return NO_BREAKERS
+        return self._finder.find(sampling.dry_sequence_breakers)
 
     # Requests
 
@@ -346,7 +360,7 @@ class Engine:
             slot.memory.clear()
         else:
             summary.cached_tokens = slot.rewind(request.prompt)
-        sequence = sequence_for(request, lane, slot, control)
+        sequence = sequence_for(request, lane, slot, control, self._breakers_of(request))
         generation.sequence = sequence
         generation.stream = stream_of(sequence)
         summary.counts = sequence.counts
@@ -553,7 +567,8 @@ class Engine:
             return
 
         def make(lane: Lane) -> Sequence:
-            fresh = sequence_for(request, lane, lane.slots[0], self.controls_of(request))
+            control, breakers = self.controls_of(request), self._breakers_of(request)
+            fresh = sequence_for(request, lane, lane.slots[0], control, breakers)
             fresh.wish = None
             return fresh
 

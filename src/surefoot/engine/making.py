@@ -1,15 +1,17 @@
 """From a request to what decodes it: its sequence in a slot, and the text that comes of it."""
 
-from surefoot.decoding import Control, Ending, Sequence, Transcript
+from surefoot.decoding import Breakers, Control, Ending, Sequence, Transcript
 from surefoot.engine.generation import Entry
 from surefoot.engine.lane import Lane
 from surefoot.engine.request import Request
 from surefoot.engine.slot import Slot
 from surefoot.engine.text import TextStream
-from surefoot.engine.vocabulary import breakers_for, piece_for
+from surefoot.engine.vocabulary import piece_for
 
 
-def sequence_for(request: Request, lane: Lane, slot: Slot, control: Control | None) -> Sequence:
+def sequence_for(
+    request: Request, lane: Lane, slot: Slot, control: Control | None, breakers: Breakers
+) -> Sequence:
     """A sequence with the request's prompt committed.
 
     Args:
@@ -17,6 +19,7 @@ def sequence_for(request: Request, lane: Lane, slot: Slot, control: Control | No
         lane: where it runs.
         slot: whose memory it has.
         control: the rules for its text, in their initial state; None for none.
+        breakers: what DRY's repeats do not reach across.
     """
     tokenizer = lane.runtime.tokenizer
     wanted = lane.max_draft if request.max_draft is None else request.max_draft
@@ -38,7 +41,7 @@ def sequence_for(request: Request, lane: Lane, slot: Slot, control: Control | No
         rule=request.rule,
         wish=request.wish,
         score_prompt=request.score_prompt,
-        breakers=breakers_for(tokenizer, lane.runtime.vocabulary_size, request.sampling),
+        breakers=breakers,
     )
 
 

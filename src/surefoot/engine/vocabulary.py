@@ -3,7 +3,7 @@
 from collections.abc import Callable
 
 from surefoot.constraints import Controls
-from surefoot.decoding import NO_BREAKERS, Breakers, Sampling
+from surefoot.decoding.sampling import BreakerFinder
 from surefoot.runtime.base import Runtime, Tokenizer
 
 
@@ -21,16 +21,11 @@ def controls_for(runtime: Runtime) -> Controls:
     return Controls(shown, special, tokenizer.end_of_generation, tokenizer.encode)
 
 
-def breakers_for(tokenizer: Tokenizer, vocabulary_size: int, sampling: Sampling) -> Breakers:
-    """The sequence breakers of DRY as tokens; none while it is off."""
-    if sampling.dry_multiplier == 0:
-        return NO_BREAKERS
-    pieces = [tokenizer.piece(token) for token in range(vocabulary_size)]
-    return Breakers.of(
-        sampling.dry_sequence_breakers,
-        pieces,
-        lambda text: tokenizer.encode(text, special=False),
-    )
+def breaker_finder(runtime: Runtime) -> BreakerFinder:
+    """What finds DRY's sequence breakers among a model's tokens, and remembers them."""
+    tokenizer = runtime.tokenizer
+    pieces = [tokenizer.piece(token) for token in range(runtime.vocabulary_size)]
+    return BreakerFinder(pieces, lambda text: tokenizer.encode(text, special=False))
 
 
 def piece_for(tokenizer: Tokenizer, markup: frozenset[int]) -> Callable[[int], bytes]:
