@@ -24,6 +24,17 @@ def controls() -> Controls:
     return toy_controls()
 
 
+def test_behind_a_call_that_may_end_another_may_begin(controls: Controls) -> None:
+    """What of the trigger lies at the text's end is no part of the next one."""
+    grammar = Grammar("lark", 'start: "[[" /[a-z]+/ (" x")?')
+    control = controls.control(ControlSpec(calls=Calls(("[[",), grammar)))
+    for text in (b"x[[", b"a"):
+        control.advance(one(text))
+    again = one(b"[[")
+    assert control.permitted([again]) == 1
+    assert again in allowed_of(control)
+
+
 def control_of(controls: Controls, *, required: bool = False, parallel: bool = True) -> Control:
     return controls.control(
         ControlSpec(calls=Calls(("[[",), CALL, required=required, parallel=parallel))

@@ -127,6 +127,8 @@ class CallsControl:
 
     def _begin(self, found: Found, token: int) -> None:
         self._call = self._fresh()
+        # What follows the call is watched for by itself: the trigger's tail is no part of it.
+        self._watch = TagWatch(self._vocabulary, self._triggers)
         if token in self._vocabulary.special:
             self._call.advance(token)
         else:
@@ -134,7 +136,6 @@ class CallsControl:
 
     def _leave(self) -> None:
         self._call = None
-        self._watch = TagWatch(self._vocabulary, self._triggers)
 
     @property
     def _may_leave(self) -> bool:
