@@ -295,3 +295,25 @@ def test_what_is_no_grammar_is_refused_with_its_place(
     """Case G11."""
     with pytest.raises(GrammarError, match=re.escape(place)):
         controls.check(ControlSpec(grammar))
+
+
+@pytest.mark.parametrize(
+    "grammar",
+    [
+        Grammar("gbnf", 'root ::= a{1000}\na ::= "b"{1000}'),
+        Grammar("regex", "(a{1000}){1000}"),
+        Grammar(
+            "json_schema",
+            json.dumps({"type": "object", "properties": {f"p{i}": {} for i in range(6_000)}}),
+        ),
+    ],
+    ids=["gbnf", "regex", "json_schema"],
+)
+def test_a_grammar_that_costs_too_much_is_refused_before_the_text_begins(
+    controls: Controls, grammar: Grammar
+) -> None:
+    """Case G11: what would fail at the first token is no server's fault, and said before."""
+    name = "grammar" if grammar.kind == "gbnf" else grammar.kind
+    with pytest.raises(GrammarError, match=r"too many|max is") as refusal:
+        controls.check(ControlSpec(grammar))
+    assert refusal.value.name == name

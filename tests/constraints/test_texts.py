@@ -224,3 +224,12 @@ def test_triggers_that_the_grammar_does_not_begin_with_are_refused(
     calls = Calls(triggers, Grammar("lark", 'start: "[[" /[a-z]/ "]]"'))
     with pytest.raises(GrammarError, match="tools"):
         controls.check(ControlSpec(calls=calls))
+
+
+def test_thirty_thousand_choices_are_not_too_many(controls: Controls) -> None:
+    grammar = Grammar("choice", json.dumps([f"a{number}b" for number in range(30_000)]))
+    control = controls.control(ControlSpec(grammar))
+    for text in (b"a", b"2", b"9"):
+        control.advance(one(text))
+    assert one(b"b") in allowed_of(control)
+    assert one(b"a") not in allowed_of(control)

@@ -32,7 +32,7 @@ MOST_REPETITIONS = 10_000
 _COUNT = re.compile(r"(?<!\\)\{(\d*)(?:,(\d*))?\}")
 
 LIMITS = LLParserLimits(
-    max_items_in_row=2000,
+    max_items_in_row=20_000,  # four for each optional property that may come next
     initial_lexer_fuel=1_000_000,
     step_lexer_fuel=200_000,
     step_max_items=500_000,  # some 25 ms; single characters as lexemes and 250,000 tokens need it
@@ -119,4 +119,6 @@ def _choice(source: str) -> str:
         raise GrammarError("choice", "must be a list of texts, at least one")
     if not all(isinstance(option, str) and option for option in options):
         raise GrammarError("choice", "every choice must be a text that is not empty")
-    return "start: " + " | ".join(json.dumps(option) for option in dict.fromkeys(options))
+    # One lexeme, not a rule: a parser's row holds only so many alternatives.
+    distinct = " | ".join(json.dumps(option) for option in dict.fromkeys(options))
+    return f"start: CHOICE\nCHOICE: {distinct}"

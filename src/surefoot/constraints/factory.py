@@ -16,10 +16,13 @@ from surefoot.constraints.reasoning import Answer, ReasoningControl
 from surefoot.constraints.schemas import Schema, at_fault, never_ends, schema_of, warnings
 from surefoot.constraints.spec import Calls, ControlSpec, Grammar
 from surefoot.constraints.vocabulary import Vocabulary
-from surefoot.decoding import Control
+from surefoot.decoding import Control, ControlError
 
 MOST_KEPT = 64
 """So many compiled grammars are kept."""
+
+WALKED = 3
+"""A new grammar is tried with so many tokens."""
 
 
 class Controls:
@@ -138,7 +141,22 @@ class Controls:
             raise GrammarError(parameter(grammar.kind), NO_TEXT)
         if grammar.kind == "json_schema" and never_ends(schema_of(grammar.source)):
             raise GrammarError("json_schema", "a part demands itself, so no text would ever end")
+        try:
+            self._walk(GrammarControl(self._vocabulary, matcher.deep_copy()))
+        except ControlError as error:
+            raise GrammarError(parameter(grammar.kind), str(error)) from error
         return matcher
+
+    def _walk(self, control: GrammarControl) -> None:
+        """Go a few tokens into a text: most grammars that cost too much fail there."""
+        for _ in range(WALKED):
+            forced, mask = control.forced(), control.allowed()
+            if forced:
+                control.advance(forced[0])
+            elif (token := self._vocabulary.text_token_in(mask)) is not None:
+                control.advance(token)
+            if control.finished:
+                return
 
     def _new(self, text: str) -> LLMatcher:
         return LLMatcher(self._vocabulary.tokenizer, text, log_level=0, limits=LIMITS)

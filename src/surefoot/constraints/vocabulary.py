@@ -158,6 +158,11 @@ class Vocabulary:
             words[token // 32] |= np.uint32(1 << (token % 32))
         return words
 
+    def text_token_in(self, mask: TokenMask) -> int | None:
+        """One of a mask's tokens that does not end the text; None if there is none."""
+        bits = np.unpackbits(mask.view(np.uint8), bitorder="little", count=self.size)
+        return next((int(t) for t in np.flatnonzero(bits) if int(t) not in self.end_tokens), None)
+
     def all_but(self, tokens: Iterable[int]) -> TokenMask:
         """The mask of all tokens but some."""
         return self.everything & ~self.mask(tokens)
