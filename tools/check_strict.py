@@ -76,7 +76,7 @@ def main() -> None:
                 fast(engine, name, sampling, asked)
 
 
-FAST: dict[float, list[list[int]]] = {}
+FAST: dict[float, list[Generation]] = {}
 
 
 def fast(engine: Engine, name: str, sampling: Sampling, asked: argparse.Namespace) -> None:
@@ -84,12 +84,15 @@ def fast(engine: Engine, name: str, sampling: Sampling, asked: argparse.Namespac
     answers = [
         answer(engine, index, sampling, asked.tokens, "fast", 0) for index in range(asked.prompts)
     ]
-    known = FAST.setdefault(sampling.temperature, [a.tokens for a in answers])
+    known = FAST.setdefault(sampling.temperature, answers)
     equal = tied = wrong = 0
-    for found, text in zip(answers, known, strict=True):
-        pairs = enumerate(zip_longest(found.tokens, text))
+    for found, plain in zip(answers, known, strict=True):
+        pairs = enumerate(zip_longest(found.tokens, plain.tokens))
         at = next((i for i, (one, other) in pairs if one != other), None)
-        ties = found.summary.counts.near_tie_positions
+        ties = {
+            *found.summary.counts.near_tie_positions,
+            *plain.summary.counts.near_tie_positions,
+        }
         length = len(found.request.prompt)
         equal += at is None
         tied += at is not None and length + at in ties

@@ -573,7 +573,15 @@ class Engine:
             return fresh
 
         strict = request.exact == "strict"
-        self.self_check.add(Check(generation.id, list(sequence.committed), make, strict))
+        self.self_check.add(
+            Check(
+                generation.id,
+                list(sequence.committed),
+                frozenset(sequence.counts.near_tie_positions),
+                make,
+                strict,
+            )
+        )
 
     def _check_answers(self) -> None:
         """One pass of a check."""

@@ -34,8 +34,8 @@ class Agreement:
     Attributes:
         answers: answers checked.
         equal: tokens that the check chooses, too.
-        near_ties: tokens that it does not, where its choice is a near tie.
-        wrong: tokens that it does not, where it isn't.
+        near_ties: tokens that it does not, where its choice or the answer's is a near tie.
+        wrong: tokens that it does not, where neither is.
         failed: checks that could not be carried out.
         wrong_answers: the first few answers with wrong tokens: request ids.
     """
@@ -55,12 +55,14 @@ class Check:
     Attributes:
         request_id: whose it is.
         tokens: prompt and answer.
+        near_ties: where the answer's own choices were near ties.
         make: makes a sequence of the prompt in a lane's first slot.
         strict: whether it was decoded strictly.
     """
 
     request_id: int
     tokens: list[int]
+    near_ties: frozenset[int]
     make: Callable[[Lane], Sequence]
     strict: bool
 
@@ -162,10 +164,11 @@ class _Course:
     ) -> Judgement:
         """Commit what the answer has, and count whether the model says so, too."""
         choice = sequence.choose(logits, tolerance)
-        token = self.check.tokens[len(sequence.committed)]
+        at = len(sequence.committed)
+        token = self.check.tokens[at]
         if choice.token == token:
             self._agreement.equal += 1
-        elif choice.near_tie:
+        elif choice.near_tie or at in self.check.near_ties:
             self._agreement.near_ties += 1
         else:
             self._agreement.wrong += 1
