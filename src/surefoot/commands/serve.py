@@ -12,7 +12,6 @@ from surefoot.decoding import InvalidParameterError
 from surefoot.drafting.options import add_speculation_arguments
 from surefoot.engine import Engine
 from surefoot.runtime.base import Runtime
-from surefoot.server import AnswerSettings, bind, serve
 
 
 def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
@@ -82,6 +81,9 @@ def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]"
 
 def run(options: argparse.Namespace) -> int:
     """Run the subcommand; returns the exit code."""
+    # Here, because the other commands do without the libraries of a server.
+    from surefoot.server import AnswerSettings, bind, serve
+
     shared.set_up_logging(options)
     defaults = shared.sampling(options)
     plan = EnginePlan.of(options, options.parallel)
