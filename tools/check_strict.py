@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Count the tokens at which strict texts differ between drafters, memories and neighbours.
 
-usage: check_strict.py MODEL [--prompts N] [--tokens N] [--only NAME;NAME]
+usage: check_strict.py MODEL [--prompts N] [--tokens N] [--threads N] [--only NAME;NAME]
 
 Every drafter, with forks and with snapshots, alone and beside three other requests, at temperatures
 0 and 1, is compared with plain strict decoding alone. Fast decoding is compared, too: there texts
@@ -50,6 +50,7 @@ def main() -> None:
     options.add_argument("model")
     options.add_argument("--prompts", type=int, default=len(PROMPTS))
     options.add_argument("--tokens", type=int, default=300)
+    options.add_argument("--threads", type=int, default=1)
     options.add_argument("--only", default=";".join(CASES), help="cases beside plain, by a part")
     asked = options.parse_args()
     expected: dict[str, list[list[int]]] = {}
@@ -57,7 +58,18 @@ def main() -> None:
         if name != "plain" and not any(part in name for part in asked.only.split(";")):
             continue
         arguments = parser().parse_args(
-            ["serve", "-m", asked.model, "-t", "1", "-c", "8192", "-np", "4", *drafting]
+            [
+                "serve",
+                "-m",
+                asked.model,
+                "-t",
+                str(asked.threads),
+                "-c",
+                "8192",
+                "-np",
+                "4",
+                *drafting,
+            ]
         )
         with EnginePlan.of(arguments, slots=4).open() as engine:
             for temperature, sampling in SAMPLINGS.items():

@@ -190,7 +190,7 @@ def test_the_tolerance_is_three_medians_among_widths_that_a_round_can_have() -> 
 
 
 def test_a_few_positions_do_not_make_the_tolerance_less_than_the_default() -> None:
-    few = replace(REPORT, positions=12)
+    few = replace(REPORT, positions=32)
     assert few.tolerance(2, default=0.5) == 0.5
     assert few.tolerance(4, default=0.5) == pytest.approx(1.5)
     assert REPORT.tolerance(2, default=0.5) == pytest.approx(0.3)
