@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from surefoot.decoding import DecodeError, Feed, RollbackRefusedError
 from surefoot.engine import Delta, Engine, GenerationState
-from surefoot.engine.engine import FAILURES_ALLOWED
+from surefoot.engine.player import FAILURES_ALLOWED
 from surefoot.runtime.simulated import SimulatedRuntime
 from tests.engine.playing import ALL_KINDS, LANGUAGE, Asker, engine_of, run_all
 from tests.support.kinds import KINDS

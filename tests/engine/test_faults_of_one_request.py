@@ -8,7 +8,8 @@ import pytest
 
 from surefoot.constraints import ControlSpec, Grammar
 from surefoot.decoding import Chooser, Sampling
-from surefoot.engine import Engine, GenerationState, Request
+from surefoot.engine import GenerationState, Request
+from surefoot.engine.making import Maker
 from tests.engine.playing import Asker, engine_of, play, run_all
 
 PROMPTS = [[65, 66, 67], [70, 71]]
@@ -45,14 +46,14 @@ def test_a_request_that_cannot_be_begun_ends_alone() -> None:
     spec = ControlSpec(Grammar("regex", "[a-z]+"))
     generation = engine.submit(Request((65,), control=spec, max_tokens=4), lambda _: None)
     other = engine.submit(Asker("attention").request(PROMPTS[1]), lambda _: None)
-    with patch.object(Engine, "controls_of", _broken):
+    with patch.object(Maker, "sequence", _broken):
         play(engine)
     assert generation.state is GenerationState.FAILED
     assert other.state is GenerationState.FINISHED
     assert engine.idle
 
 
-def _broken(_: Engine, request: Request) -> None:
+def _broken(*_: Any) -> None:
     if request.control is not None:
         raise RuntimeError("no memory")
 

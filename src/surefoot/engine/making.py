@@ -1,12 +1,53 @@
 """From a request to what decodes it: its sequence in a slot, and the text that comes of it."""
 
-from surefoot.decoding import Breakers, Control, Ending, Sequence, Transcript
+from functools import cached_property
+
+from surefoot.constraints import Controls
+from surefoot.decoding import NO_BREAKERS, Breakers, Control, Ending, Sequence, Transcript
+from surefoot.decoding.sampling import BreakerFinder
 from surefoot.engine.generation import Entry
 from surefoot.engine.lane import Lane
 from surefoot.engine.request import Request
 from surefoot.engine.slot import Slot
 from surefoot.engine.text import TextStream
-from surefoot.engine.vocabulary import piece_for
+from surefoot.engine.vocabulary import breaker_finder, controls_for, piece_for
+from surefoot.runtime.base import Runtime
+
+
+class Maker:
+    """Makes sequences of requests; what it has to find out about the vocabulary it finds out once.
+
+    Args:
+        runtime: the model whose tokens they are.
+    """
+
+    def __init__(self, runtime: Runtime) -> None:
+        self._runtime = runtime
+
+    @cached_property
+    def controls(self) -> Controls:
+        """Makes controls for the model's vocabulary; made when the first is needed."""
+        return controls_for(self._runtime)
+
+    @cached_property
+    def _finder(self) -> BreakerFinder:
+        return breaker_finder(self._runtime)
+
+    def sequence(self, request: Request, lane: Lane, slot: Slot) -> Sequence:
+        """A sequence with the request's prompt committed and its rules in their initial state.
+
+        Raises:
+            GrammarError: the grammar is none.
+        """
+        control = None if request.control is None else self.controls.control(request.control)
+        return sequence_for(request, lane, slot, control, self._breakers_of(request))
+
+    def _breakers_of(self, request: Request) -> Breakers:
+        """The sequence breakers of DRY; none while it is off."""
+        sampling = request.sampling
+        if sampling.dry_multiplier == 0:
+            return NO_BREAKERS
+        return self._finder.find(sampling.dry_sequence_breakers)
 
 
 def sequence_for(

@@ -4,7 +4,7 @@ Between two requests a slot keeps what its memory has absorbed, so that the next
 conversation goes on from there.
 """
 
-from surefoot.decoding import Memory, RollbackRefusedError
+from surefoot.decoding import Memory, RollbackRefusedError, Sequence
 from surefoot.engine.generation import Generation
 
 
@@ -30,6 +30,13 @@ class Slot:
         self.last_used = 0
         self.leader: Slot | None = None
         self._history: list[int] = []
+
+    @property
+    def running(self) -> tuple[Generation, Sequence]:
+        """The generation of a busy slot, and its sequence."""
+        assert self.generation is not None
+        assert self.generation.sequence is not None
+        return self.generation, self.generation.sequence
 
     def reusable(self, prompt: tuple[int, ...]) -> int:
         """How many tokens of a prompt the memory could go on from."""

@@ -1,0 +1,136 @@
+"""Admission: which waiting generations enter which slots, and when."""
+
+import logging
+import time
+from collections import deque
+
+from surefoot.decoding import ControlError, SurefootError
+from surefoot.engine.generation import Generation, GenerationState
+from surefoot.engine.lane import Lane
+from surefoot.engine.lanes import Lanes
+from surefoot.engine.making import Maker, stream_of
+from surefoot.engine.player import Ends
+from surefoot.engine.slot import Slot
+
+log = logging.getLogger(__name__)
+
+
+class Admission:
+    """The generations that wait for a slot.
+
+    Args:
+        lanes: where the slots are.
+        maker: makes their sequences.
+        ends: whom to tell of generations that are over.
+        synthetic: whether drafts are judged by chance.
+
+    Attributes:
+        waiting: who waits, in the order of arrival.
+    """
+
+    def __init__(self, lanes: Lanes, maker: Maker, ends: Ends, *, synthetic: bool) -> None:
+        self.waiting: deque[Generation] = deque()
+        self._lanes = lanes
+        self._maker = maker
+        self._ends = ends
+        self._synthetic = synthetic
+
+    def drop_cancelled(self) -> None:
+        """End those that were cancelled while they waited."""
+        for generation in [g for g in self.waiting if g.cancelled]:
+            self.waiting.remove(generation)
+            self._ends.end(generation, GenerationState.CANCELLED)
+
+    def fail_all(self, reason: str) -> None:
+        """Give all of them up."""
+        while self.waiting:
+            self._ends.end(self.waiting.popleft(), GenerationState.FAILED, error=reason)
+
+    def admit(self) -> None:
+        """Put waiting generations into idle slots, a group at a time, the first come first."""
+        blocked = {False: False, True: False}
+        for generation in list(self.waiting):
+            strict = generation.request.exact == "strict"
+            if generation.state is not GenerationState.WAITING or blocked[strict]:
+                continue
+            group = [g for g in generation.group if g.state is GenerationState.WAITING]
+            places = self._places(group, strict=strict)
+            if places is None:
+                blocked[strict] = True
+                continue
+            self._enter_group(group, places)
+
+    def _places(self, group: list[Generation], *, strict: bool) -> list[tuple[Lane, Slot]] | None:
+        """Idle slots for a group, for the first where most of its prompt is known; None if they
+        are too few. A group whose lanes can't be opened fails, and needs none."""
+        prompt = group[0].request.prompt
+        lanes = self._lanes.strict if strict else [self._lanes.main]
+        places = [(lane, slot) for lane in lanes for slot in lane.idle]
+        while (
+            strict
+            and len(places) < len(group)
+            and len(self._lanes.strict) < self._lanes.main.runtime.slots
+        ):
+            try:
+                lane = self._lanes.open_strict()
+                places += [(lane, slot) for slot in lane.slots]
+            except SurefootError as error:
+                if len(self._lanes.strict) >= len(group):
+                    break
+                for generation in group:
+                    self.waiting.remove(generation)
+                    self._ends.end(generation, GenerationState.FAILED, error=str(error))
+                return []
+        if len(places) < len(group):
+            return None
+        places.sort(key=lambda place: (-place[1].reusable(prompt), place[1].last_used))
+        return places[: len(group)]
+
+    def _enter_group(self, group: list[Generation], places: list[tuple[Lane, Slot]]) -> None:
+        """The first prefills the prompt; others in the same lane share its memory then."""
+        leader: Slot | None = None
+        for generation, (lane, slot) in zip(group, places, strict=True):
+            self.waiting.remove(generation)
+            shares = leader is not None and lane is self._lanes.main and lane.runtime.rollback.fork
+            try:
+                entered = self._enter(lane, slot, generation, leader if shares else None)
+            except Exception as error:
+                log.exception("a request could not be begun")
+                self._ends.end(
+                    generation, GenerationState.FAILED, error=f"internal error: {error!r}"
+                )
+                continue
+            if entered and leader is None:
+                leader = slot
+
+    def _enter(self, lane: Lane, slot: Slot, generation: Generation, leader: Slot | None) -> bool:
+        """Put a generation into a slot; False if that was all there is to do.
+
+        What can fail comes before the slot is taken.
+        """
+        request, summary = generation.request, generation.summary
+        sequence = self._maker.sequence(request, lane, slot)
+        if leader is not None or request.score_prompt:
+            slot.memory.clear()
+        else:
+            summary.cached_tokens = slot.rewind(request.prompt)
+        generation.sequence = sequence
+        generation.stream = stream_of(sequence)
+        summary.counts = sequence.counts
+        summary.synthetic = self._synthetic
+        summary.exact = request.exact
+        generation.state = GenerationState.RUNNING
+        slot.generation = generation
+        slot.prefilling = True
+        slot.leader = leader
+        slot.entered = time.perf_counter()
+        slot.failures = 0
+        try:
+            sequence.fast_forward()
+        except ControlError as error:
+            self._ends.fail(lane, slot, str(error))
+            return False
+        if sequence.finish is not None:
+            self._ends.leave(lane, slot, GenerationState.FINISHED, keep=False)
+            return False
+        return True

@@ -1,0 +1,213 @@
+"""The player: absorbs prompts in chunks, and plays rounds, for the generations in a lane's slots.
+
+Everything that must not get lost is in the sequences' journals: when a pass fails, the memory is
+cleared and what was committed is absorbed again.
+"""
+
+import logging
+import time
+from typing import Protocol
+
+from surefoot.decoding import (
+    DecodeError,
+    RollbackRefusedError,
+    Sequence,
+    SurefootError,
+    absorb,
+)
+from surefoot.engine.generation import Generation, GenerationState
+from surefoot.engine.lane import Lane
+from surefoot.engine.making import prompt_entries
+from surefoot.engine.slot import Slot
+
+log = logging.getLogger(__name__)
+
+FAILURES_ALLOWED = 2
+"""A generation whose passes fail so often in a row, with nothing committed between, is given up."""
+
+CHUNK_BESIDE_ROUNDS = 512
+"""Most prompt tokens in a pass while other generations wait for their next round."""
+
+
+class Ends(Protocol):
+    """Takes generations out of their slots."""
+
+    def leave(
+        self,
+        lane: Lane,
+        slot: Slot,
+        state: GenerationState,
+        accepted: int = 0,
+        *,
+        keep: bool = True,
+    ) -> None:
+        """Take a generation out of its slot, which keeps the memory for the next turn or not.
+
+        Args:
+            lane: whose slot it is.
+            slot: a busy one.
+            state: how the generation ended.
+            accepted: how many of its last tokens were accepted draft tokens.
+            keep: whether the memory is good.
+        """
+
+    def fail(self, lane: Lane, slot: Slot, reason: str) -> None:
+        """Take a generation out of its slot because it can't go on."""
+
+    def end(
+        self,
+        generation: Generation,
+        state: GenerationState,
+        accepted: int = 0,
+        error: str | None = None,
+    ) -> None:
+        """Tell the client of a generation, which has no slot any more, that it is over."""
+
+
+class Player:
+    """Moves generations on, one pass at a time.
+
+    Args:
+        ends: whom to tell of generations that are over.
+    """
+
+    def __init__(self, ends: Ends) -> None:
+        self._ends = ends
+
+    def prefill(self, lane: Lane, *, beside_rounds: bool) -> None:
+        """One chunk of the prompt that has waited longest.
+
+        Args:
+            lane: where.
+            beside_rounds: whether generations, of any lane, wait for their next round meanwhile.
+        """
+        self._share_prompts(lane)
+        slots = [slot for slot in lane.busy if slot.prefilling and slot.leader is None]
+        if not slots:
+            return
+        slot = min(slots, key=_age)
+        generation, sequence = slot.running
+        chunk = lane.runtime.batch_size
+        if beside_rounds:
+            chunk = min(chunk, CHUNK_BESIDE_ROUNDS)
+        if sequence.score_prompt:
+            chunk = min(chunk, lane.runtime.most_outputs)
+        started = time.perf_counter()
+        try:
+            absorbed = absorb(lane.runtime, sequence, chunk)
+        except DecodeError as error:
+            self._recover([slot], error)
+            self._blame(lane, [slot], error)
+            return
+        generation.summary.prefill_seconds += time.perf_counter() - started
+        generation.summary.prefilled_tokens += absorbed
+        slot.prefilling = owes_prompt(lane, sequence)
+        if not slot.prefilling and sequence.score_prompt:
+            generation.prompt_entries = prompt_entries(sequence)
+        self._share_prompts(lane)
+
+    def _share_prompts(self, lane: Lane) -> None:
+        """Let slots whose leader has absorbed the prompt begin with what it holds."""
+        for slot in lane.busy:
+            leader = slot.leader
+            if leader is None:
+                continue
+            generation, sequence = slot.running
+            if leader.generation is None or leader.generation not in generation.group:
+                slot.leader = None  # it has gone, so this one absorbs the prompt itself
+            elif not leader.prefilling:
+                slot.leader = None
+                try:
+                    slot.memory.share(leader.memory)
+                except RollbackRefusedError as error:
+                    log.debug("%s; the prompt is absorbed again", error)
+                generation.summary.cached_tokens = slot.memory.length
+                slot.prefilling = owes_prompt(lane, sequence)
+                leader_sequence = leader.running[1]
+                sequence.prompt_scores = list(leader_sequence.prompt_scores)
+                if sequence.score_prompt:
+                    generation.prompt_entries = prompt_entries(sequence)
+
+    def play(self, lane: Lane) -> None:
+        """One round for all generations whose prompt is absorbed.
+
+        One whose last pass failed plays by itself until it commits, lest it take others along.
+        """
+        ready = [slot for slot in lane.busy if not slot.prefilling]
+        together = [slot for slot in ready if not slot.failures]
+        suspects = [slot for slot in ready if slot.failures]
+        for slots in (together, *([slot] for slot in suspects)):
+            if slots:
+                self._play_round(lane, slots)
+
+    def _play_round(self, lane: Lane, slots: list[Slot]) -> None:
+        sequences = [slot.running[1] for slot in slots]
+        before = [(len(s.committed), s.counts.accepted) for s in sequences]
+        started, passes = time.perf_counter(), lane.runtime.passes
+        try:
+            lane.round.play(sequences)
+            lane.rounds += 1
+        except DecodeError as error:
+            self._recover(slots, error)
+            failure: SurefootError | None = error
+        except RollbackRefusedError as error:
+            committed = len(sequences[0].committed) > before[0][0]
+            lost = [slot for slot in slots if not (committed and slot.running[1].settled)]
+            for slot in lost:
+                # What was refused may be refused again, and plain decoding needs no way back.
+                sequence = slot.running[1]
+                sequence.max_draft = 0
+                sequence.counts.add_failure("roll-back", str(error))
+            self._recover(lost, error)
+            failure = error
+            lane.rounds += committed
+        else:
+            failure = None
+        now = time.perf_counter()
+        for slot, (length, accepted) in zip(slots, before, strict=True):
+            generation, sequence = slot.running
+            if len(sequence.committed) == length and sequence.fault is None:
+                self._blame(lane, [slot], failure)
+                continue
+            summary, counts = generation.summary, generation.summary.counts
+            summary.decode_seconds += now - started
+            summary.passes += lane.runtime.passes - passes
+            if not summary.first_token_seconds:
+                summary.first_token_seconds = now - slot.entered
+            slot.failures = 0
+            if sequence.fault is not None:
+                self._ends.fail(lane, slot, sequence.fault)
+                continue
+            if sequence.finish is not None:
+                self._ends.leave(lane, slot, GenerationState.FINISHED, counts.accepted - accepted)
+                continue
+            # More than a round has room for is absorbed like a prompt.
+            slot.prefilling = len(sequence.pending) > lane.share
+            generation.tell(counts.accepted - accepted)
+
+    def _recover(self, slots: list[Slot], error: SurefootError) -> None:
+        """Forget memories that a failed pass left unknown; the journals stand."""
+        log.warning("%s; absorbing %d sequence(s) again from their tokens", error, len(slots))
+        for slot in slots:
+            slot.memory.clear()
+            slot.prefilling = len(slot.running[1].pending) > 1
+            slot.running[0].summary.recoveries += 1
+
+    def _blame(self, lane: Lane, slots: list[Slot], error: SurefootError | None) -> None:
+        """Count a pass that failed and committed nothing; give up who has had too many."""
+        for slot in slots:
+            slot.failures += 1
+            if slot.failures > FAILURES_ALLOWED:
+                self._ends.fail(lane, slot, f"{error} ({slot.failures} times in a row)")
+
+
+def owes_prompt(lane: Lane, sequence: Sequence) -> bool:
+    """Whether a prompt has to be absorbed further before a round can be played."""
+    owed = len(sequence.pending)
+    if lane.runtime.widths is None:
+        return owed > 1
+    return owed > 1 and lane.runtime.widths.down(owed - 1) > 0
+
+
+def _age(slot: Slot) -> int:
+    return slot.running[0].id
