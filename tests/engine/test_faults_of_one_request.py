@@ -53,7 +53,7 @@ def test_a_request_that_cannot_be_begun_ends_alone() -> None:
     assert engine.idle
 
 
-def _broken(*_: Any) -> None:
+def _broken(_: Maker, request: Request, *_place: Any) -> None:
     if request.control is not None:
         raise RuntimeError("no memory")
 
