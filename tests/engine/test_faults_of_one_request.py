@@ -7,11 +7,13 @@ import numpy as np
 import pytest
 
 from surefoot.constraints import ControlSpec, Grammar
-from surefoot.decoding import Chooser, Sampling
-from surefoot.engine import GenerationState, Request
+from surefoot.decoding import Chooser, Sampling, Sequence
+from surefoot.engine import GenerationState, Lane, Request
 from surefoot.engine.making import Maker
+from surefoot.engine.slot import Slot
 from tests.engine.playing import Asker, engine_of, play, run_all
 
+HONEST = Maker.sequence
 PROMPTS = [[65, 66, 67], [70, 71]]
 
 
@@ -53,9 +55,10 @@ def test_a_request_that_cannot_be_begun_ends_alone() -> None:
     assert engine.idle
 
 
-def _broken(_: Maker, request: Request, *_place: Any) -> None:
+def _broken(maker: Maker, request: Request, lane: Lane, slot: Slot) -> Sequence:
     if request.control is not None:
         raise RuntimeError("no memory")
+    return HONEST(maker, request, lane, slot)
 
 
 @pytest.mark.parametrize("tau", [513.0, 1e300])
