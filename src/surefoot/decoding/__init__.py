@@ -13,7 +13,7 @@ from surefoot.decoding.errors import (
     RollbackRefusedError,
     SurefootError,
 )
-from surefoot.decoding.head import Head, HeadFeed, HeadOutput, Rows, RowWatcher
+from surefoot.decoding.head import Head, HeadFeed, HeadOutput, KeepingHead, Rows, RowWatcher
 from surefoot.decoding.memory import Memory, memory_for
 from surefoot.decoding.prefill import absorb
 from surefoot.decoding.rejection import drawn
@@ -68,6 +68,7 @@ __all__ = [
     "HeadOutput",
     "InvalidParameterError",
     "Judgement",
+    "KeepingHead",
     "Memory",
     "Outcome",
     "Rollback",

@@ -7,7 +7,7 @@ one entry for each such pair. A row of its own takes the place of the target's f
 
 from collections.abc import Callable
 from collections.abc import Sequence as Series
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -103,4 +103,33 @@ class Head(Protocol):
 
         Raises:
             RollbackRefusedError: the memory did not go back, and must be taken as unknown.
+        """
+
+
+@runtime_checkable
+class KeepingHead(Protocol):
+    """A `Head` whose entries can be shared with the target's kept forks, and saved.
+
+    The target's ids of kept forks are known to it as well as those of its slots.
+    """
+
+    def fork(self, source: int, copy: int, length: int, head: int = 0) -> None:
+        """Let a sequence begin with the first entries of another one, in place of its own.
+
+        Raises:
+            SurefootError: that is not possible.
+        """
+
+    def save(self, sequence: int, head: int = 0) -> bytes:
+        """All entries of a sequence.
+
+        Raises:
+            SurefootError: they can't be told.
+        """
+
+    def load(self, sequence: int, entries: bytes, head: int = 0) -> None:
+        """Put saved entries back in place of what a sequence holds.
+
+        Raises:
+            SurefootError: they are not taken. The sequence has none then.
         """

@@ -1,5 +1,6 @@
 """The `Runtime` protocol: a decoding target together with its tokenizer and what it is."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -8,6 +9,10 @@ from surefoot.decoding import SurefootError, Target, Widths
 
 class ModelLoadError(SurefootError):
     """A model or its context could not be set up; the text says why and what to do."""
+
+
+class StateError(SurefootError):
+    """A sequence's state could not be saved, or could not be put back; the text says why."""
 
 
 class TokenizerMissingError(SurefootError):
@@ -72,8 +77,52 @@ class ModelInfo:
 class Runtime(Target, Protocol):
     """A loaded model with memory for `slots` live sequences, ids 0 to slots - 1.
 
-    As many spare ids follow, slots to 2 * slots - 1, for forks.
+    As many spare ids follow, slots to 2 * slots - 1, for forks, and behind those the ids of forks
+    that are kept: 2 * slots to 2 * slots + checkpoints - 1.
+
+    Attributes:
+        make_room: called when a pass finds no free cells; whether it has freed some, so that the
+            pass is tried again. None if nobody can.
     """
+
+    make_room: Callable[[], bool] | None
+
+    @property
+    def checkpoints(self) -> int:
+        """How many forks can be kept, beside those of the slots."""
+
+    @property
+    def forgets(self) -> bool:
+        """Whether memory can't go back to any length that it had, so that forks are needed."""
+
+    @property
+    def fork_bytes(self) -> int:
+        """Bytes that each kept fork takes, whatever its length."""
+
+    @property
+    def cell_bytes(self) -> int:
+        """Bytes that it takes for each token that it doesn't share."""
+
+    @property
+    def identity(self) -> str:
+        """What saved states hold for: they fit where this is the same."""
+
+    def state_size(self, sequence: int) -> int:
+        """Bytes that `save_state` will give."""
+
+    def save_state(self, sequence: int) -> bytes:
+        """All that a sequence's memory holds.
+
+        Raises:
+            StateError: it can't be told as it stands.
+        """
+
+    def load_state(self, sequence: int, state: bytes) -> None:
+        """Put a saved state back, bit for bit, in place of what a sequence holds.
+
+        Raises:
+            StateError: it is not one of this model's, or there is no room. The sequence is empty.
+        """
 
     @property
     def info(self) -> ModelInfo:

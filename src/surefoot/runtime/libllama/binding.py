@@ -87,6 +87,17 @@ llama_memory_seq_cp: Callable[[int, int, int, int, int], None] = _library.llama_
 llama_memory_seq_pos_min: Callable[[int, int], int] = _library.llama_memory_seq_pos_min
 llama_memory_seq_pos_max: Callable[[int, int], int] = _library.llama_memory_seq_pos_max
 
+llama_state_seq_get_size_ext: Callable[[int, int, int], int] = _library.llama_state_seq_get_size_ext
+llama_state_seq_get_data_ext: Callable[[int, Any, int, int, int], int] = (
+    _library.llama_state_seq_get_data_ext
+)
+llama_state_seq_set_data_ext: Callable[[int, Any, int, int, int], int] = (
+    _library.llama_state_seq_set_data_ext
+)
+STATE_WHOLE: int = _library.LLAMA_STATE_SEQ_FLAGS_NONE
+STATE_PARTIAL: int = _library.LLAMA_STATE_SEQ_FLAGS_PARTIAL_ONLY
+"""Without what a tail can be cut from: only recurrent states, and cells of sliding windows."""
+
 CONTEXT_TYPE_MTP: int = _library.LLAMA_CONTEXT_TYPE_MTP
 HAS_NEXT_TOKEN_ROWS: bool = _extension is not None
 """Whether libllama can give the rows that multi-token-prediction heads are fed; without, the

@@ -21,12 +21,20 @@ class ContextPlan:
         room: most tokens that a sequence can have for a moment: a draft may reach past the end.
         cells: cells of attention memory, one for a token; forks share them.
         outputs: most tokens with logits in one pass.
+        sequences: how many sequence ids there are, the kept forks' included.
+        checkpoints: how many forks can be kept beside those of the slots.
+        fork_bytes: what each of them takes, whatever its length.
+        cell_bytes: what a cell takes.
     """
 
     context_length: int
     room: int
     cells: int
     outputs: int
+    sequences: int
+    checkpoints: int = 0
+    fork_bytes: int = 0
+    cell_bytes: int = 0
 
     @classmethod
     def of(cls, settings: LoadSettings, training_context: int) -> "ContextPlan":
@@ -46,8 +54,11 @@ class ContextPlan:
                 f"can't make a context of {length} tokens for each of {settings.slots} slots: "
                 f"libllama counts to {_MOST_CELLS} tokens. Ask for a smaller context (-c)."
             )
-        outputs = max(settings.slots * (settings.longest_draft + 1), settings.sequences)
-        return cls(length, room, cells, settings.batch_size if settings.all_outputs else outputs)
+        sequences = 2 * settings.slots
+        outputs = max(settings.slots * (settings.longest_draft + 1), sequences)
+        if settings.all_outputs:
+            outputs = settings.batch_size
+        return cls(length, room, cells, outputs, sequences)
 
 
 def context_parameters(
@@ -63,7 +74,7 @@ def context_parameters(
     parameters.n_threads_batch = threads
     # Range copies, which make forks cheap, need all sequences in one cache.
     parameters.kv_unified = True
-    parameters.n_seq_max = settings.sequences
+    parameters.n_seq_max = plan.sequences
     parameters.n_rs_seq = settings.snapshots
     # libllama aborts if a pass has more outputs, or if there are fewer of them than sequences.
     parameters.n_outputs_max = plan.outputs

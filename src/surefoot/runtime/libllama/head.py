@@ -33,6 +33,7 @@ from surefoot.runtime.libllama.model_file import check_model_file
 from surefoot.runtime.libllama.passes import Limits, Passes
 from surefoot.runtime.libllama.pieces import Cutting
 from surefoot.runtime.libllama.runtime import LibllamaRuntime
+from surefoot.runtime.libllama.states import States
 from surefoot.runtime.libllama.tokenizer import LibllamaTokenizer
 
 
@@ -112,23 +113,26 @@ class MtpHead:
             raise NoHeadError(
                 f"libllama keeps {self.heads} heads for {most} slots at most, and there are {slots}"
             )
+        # Forks of the target that are kept take the head's part along, if there are ids for that.
+        kept = min(runtime.checkpoints, most - slots)
+        self._kept = kept
         plan = ContextPlan(
             context_length=runtime.context_length,
             room=runtime.plan.room,
-            cells=slots * self.heads * runtime.plan.room,
-            outputs=slots * self.heads,
+            cells=runtime.plan.cells * self.heads,
+            outputs=(slots + kept) * self.heads,
+            sequences=(slots + kept) * self.heads,
         )
         parameters = context_parameters(runtime.settings, plan, model)
         parameters.ctx_type = binding.CONTEXT_TYPE_MTP
         parameters.ctx_other = runtime.handle
-        parameters.n_seq_max = slots * self.heads
         parameters.n_rs_seq = 0
         parameters.swa_full = True
         self._context: int | None = open_context(model, parameters)
         limits = Limits(
             tokens=binding.llama_n_batch(self._context),
-            outputs=slots * self.heads,
-            sequences=slots * self.heads,
+            outputs=plan.outputs,
+            sequences=plan.sequences,
             length=plan.room,
             vocabulary=model.vocabulary_size,
         )
@@ -147,6 +151,7 @@ class MtpHead:
             snapshots=0,
         )
         self._passes = Passes(self._context, self._memory, cutting, limits, model.row_size)
+        self._states = States(self._context, self._memory)
         self._selected = 0
         self._want_rows(of_outputs=True)
         self._try_out()
@@ -232,6 +237,39 @@ class MtpHead:
                 f"the head's memory of sequence {sequence} did not go back to {length} entries"
             )
 
+    def fork(self, source: int, copy: int, length: int, head: int = 0) -> None:
+        """Let a sequence begin with the first entries of another one, which it shares.
+
+        Raises:
+            RollbackRefusedError: the source is not as long as that.
+            DecodeError: there are no ids for one of them.
+            RuntimeClosedError: the head or its target has been closed.
+        """
+        self._select(head)
+        entry, other = self._id(source, head), self._id(copy, head)
+        self._memory.drop(other)
+        self._memory.fork(entry, other, 0, length)
+
+    def save(self, sequence: int, head: int = 0) -> bytes:
+        """All entries of a sequence.
+
+        Raises:
+            StateError: libllama did not give them.
+            RuntimeClosedError: the head or its target has been closed.
+        """
+        self._select(head)
+        return self._states.save(self._id(sequence, head))
+
+    def load(self, sequence: int, entries: bytes, head: int = 0) -> None:
+        """Put saved entries back in place of what a sequence holds.
+
+        Raises:
+            StateError: libllama does not take them. The sequence has none then.
+            RuntimeClosedError: the head or its target has been closed.
+        """
+        self._select(head)
+        self._states.load(self._id(sequence, head), entries)
+
     def close(self) -> None:
         """Free the heads' memory, and their weights if they are not the target's; twice is fine."""
         if self._context is not None:
@@ -241,8 +279,13 @@ class MtpHead:
                 self._model.close()
 
     def _id(self, sequence: int, head: int) -> int:
-        """The head's own id of one of the target's sequences."""
-        return sequence * self.heads + head
+        """The head's own id of one of the target's sequences: a slot's, or a kept fork's."""
+        slots = self._runtime.slots
+        kept = range(2 * slots, 2 * slots + self._kept)
+        if sequence not in kept and not 0 <= sequence < slots:
+            raise DecodeError(f"the head has no memory for sequence {sequence}")
+        index = sequence - slots if sequence in kept else sequence
+        return index * self.heads + head
 
     def _select(self, head: int) -> None:
         """Let the next pass run one of the heads."""

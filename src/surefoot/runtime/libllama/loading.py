@@ -5,6 +5,7 @@ from surefoot.runtime.base import ModelLoadError
 from surefoot.runtime.libllama import binding
 from surefoot.runtime.libllama.context import ContextPlan, context_parameters, open_context
 from surefoot.runtime.libllama.head_file import HeadFile
+from surefoot.runtime.libllama.kept import with_checkpoints
 from surefoot.runtime.libllama.model import Model, model_parameters
 from surefoot.runtime.libllama.model_file import check_model_file
 from surefoot.runtime.libllama.need import check_memory
@@ -46,6 +47,7 @@ def _with_context(
             "an encoder, which surefoot doesn't support. Use a decoder-only model."
         )
     plan = ContextPlan.of(settings, model.training_context)
+    plan = with_checkpoints(plan, settings, model)
     check_memory(settings, plan, model, file)
     context = open_context(model, context_parameters(settings, plan, model))
     noise = settings.logit_noise

@@ -105,6 +105,17 @@ class SequenceMemory:
             self._owing.add(sequence)
         return True
 
+    def loaded(self, sequence: int) -> None:
+        """Take note that a sequence's state was replaced by a saved one."""
+        self._reach.pop(sequence, None)
+        self._owing.discard(sequence)
+
+    def whole(self, sequence: int) -> bool:
+        """Whether a sequence's state is what it should be: not one of which a cut, by way of a
+        snapshot, has still to be carried out by the next pass."""
+        self._check_ids(sequence)
+        return sequence not in self._owing
+
     def drop(self, sequence: int) -> None:
         """Forget a sequence altogether."""
         self._check_ids(sequence)

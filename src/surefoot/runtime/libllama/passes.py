@@ -3,6 +3,7 @@
 libllama aborts the process on misuse, so every limit is checked before it is called.
 """
 
+from collections.abc import Callable
 from collections.abc import Sequence as Series
 from dataclasses import dataclass
 from operator import itemgetter
@@ -26,7 +27,8 @@ _FAILURES = {
     -3: "the computation failed",
 }
 _MOST_BUFFERS = 64
-_UNTOUCHED = (1, -1)
+_NO_CELLS = 1
+_UNTOUCHED = (_NO_CELLS, -1)
 """After these the memory is as before; after others parts of the pass may have been absorbed."""
 
 
@@ -67,6 +69,7 @@ class Passes:
         graph_runs: graph runs so far.
         limits: as given.
         native_seconds: time spent inside libllama by passes so far.
+        make_room: called when a pass finds no free cells; see `Runtime`.
     """
 
     def __init__(
@@ -87,6 +90,7 @@ class Passes:
         self._logits = np.empty((0, limits.vocabulary), np.float32)
         self._logits_address = 0
         self._row_buffers: dict[int, Rows] = {}
+        self.make_room: Callable[[], bool] | None = None
         self.forget_counts()
 
     def forget_counts(self) -> None:
@@ -203,6 +207,8 @@ class Passes:
     def _compute(self, feeds: Series[Feed], outputs: int) -> NDArray[np.float32]:
         started = perf_counter()
         code = binding.llama_decode(self._context, self._batch.structure)
+        while code == _NO_CELLS and self.make_room is not None and self.make_room():
+            code = binding.llama_decode(self._context, self._batch.structure)
         # To ask for the logits is to wait for them. They lie in the batch's order, whatever
         # pieces libllama cut the pass into.
         pointer = binding.llama_get_logits(self._context) if code == 0 else None

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from collections.abc import Sequence as Series
 from dataclasses import replace
+from functools import cached_property
 from types import TracebackType
 from typing import Self
 
@@ -23,6 +24,7 @@ from surefoot.runtime.libllama import binding
 from surefoot.runtime.libllama.context import ContextPlan, context_parameters, open_context
 from surefoot.runtime.libllama.errors import RuntimeClosedError
 from surefoot.runtime.libllama.head_file import HeadFile
+from surefoot.runtime.libllama.identity import identity_of
 from surefoot.runtime.libllama.memory import SequenceMemory
 from surefoot.runtime.libllama.model import Model
 from surefoot.runtime.libllama.need import check_memory
@@ -30,6 +32,7 @@ from surefoot.runtime.libllama.passes import Limits, Passes
 from surefoot.runtime.libllama.pieces import Cutting
 from surefoot.runtime.libllama.probe import probe_rollback
 from surefoot.runtime.libllama.settings import LoadSettings
+from surefoot.runtime.libllama.states import States
 from surefoot.runtime.libllama.tokenizer import LibllamaTokenizer
 from surefoot.runtime.libllama.width_report import WidthReport
 
@@ -82,7 +85,7 @@ class LibllamaRuntime:
         limits = Limits(
             tokens=binding.llama_n_batch(context),
             outputs=min(plan.outputs, binding.llama_n_batch(context)),
-            sequences=2 * slots,
+            sequences=plan.sequences,
             length=plan.room,
             vocabulary=model.vocabulary_size,
         )
@@ -101,6 +104,7 @@ class LibllamaRuntime:
             window=0 if recurrent else model.window,
         )
         self._passes = Passes(context, self._memory, cutting, limits)
+        self._states = States(context, self._memory)
         self._memory.rollback = probe_rollback(self, spare=slots, snapshots=snapshots)
         self._passes.limits = replace(limits, widths=widths)
         self._passes.count = self._passes.graph_runs = 0
@@ -119,6 +123,40 @@ class LibllamaRuntime:
     def rollback(self) -> Rollback:
         """What can be done to undo rejected tokens, as it was found out at load."""
         return self._memory.rollback or Rollback(cut=0, fork=False)
+
+    @property
+    def make_room(self) -> Callable[[], bool] | None:
+        """Called when a pass finds no free cells; see `Runtime`."""
+        return self._passes.make_room
+
+    @make_room.setter
+    def make_room(self, make_room: Callable[[], bool] | None) -> None:
+        self._passes.make_room = make_room
+
+    @property
+    def checkpoints(self) -> int:
+        """How many forks can be kept, beside those of the slots."""
+        return self.plan.checkpoints if self.rollback.fork else 0
+
+    @property
+    def forgets(self) -> bool:
+        """Whether memory can't go back to any length that it had."""
+        return self.rollback.cut is not None or self.model.window > 0
+
+    @property
+    def fork_bytes(self) -> int:
+        """Bytes that each kept fork takes, whatever its length."""
+        return self.plan.fork_bytes
+
+    @property
+    def cell_bytes(self) -> int:
+        """Bytes that it takes for each token that it doesn't share."""
+        return self.plan.cell_bytes
+
+    @cached_property
+    def identity(self) -> str:
+        """The model's file, how its memory is laid out, and the build of libllama."""
+        return identity_of(self.settings, self.model)
 
     @property
     def logit_noise(self) -> float:
@@ -244,6 +282,35 @@ class LibllamaRuntime:
         self._check_open()
         self._memory.drop(sequence)
 
+    def state_size(self, sequence: int) -> int:
+        """Bytes that `save_state` will give.
+
+        Raises:
+            RuntimeClosedError: the model has been closed.
+        """
+        self._check_open()
+        return self._states.size(sequence)
+
+    def save_state(self, sequence: int) -> bytes:
+        """All that a sequence's memory holds.
+
+        Raises:
+            StateError: see `States.save`.
+            RuntimeClosedError: the model has been closed.
+        """
+        self._check_open()
+        return self._states.save(sequence)
+
+    def load_state(self, sequence: int, state: bytes) -> None:
+        """Put a saved state back; see `States.load`.
+
+        Raises:
+            StateError: libllama does not take it; the sequence is empty then.
+            RuntimeClosedError: the model has been closed.
+        """
+        self._check_open()
+        self._states.load(sequence, state)
+
     def sibling(self, widths: Widths | None = None, outputs: int = 0) -> "LibllamaRuntime":
         """Another runtime with the same weights, and memory of its own for one live sequence.
 
@@ -269,7 +336,7 @@ class LibllamaRuntime:
             )
         fillers = widths.most_fillers if widths else 0
         snapshots = self.settings.snapshots if self.settings.snapshots >= fillers else 0
-        settings = replace(self.settings, slots=1, snapshots=snapshots)
+        settings = replace(self.settings, slots=1, snapshots=snapshots, checkpoint_bytes=0)
         plan = ContextPlan.of(settings, self.model.training_context)
         plan = replace(
             plan,

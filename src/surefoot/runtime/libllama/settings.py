@@ -39,6 +39,7 @@ class LoadSettings:
         all_outputs: whether a pass may ask for logits of every token; costs memory, good for
             tests and measurements.
         logit_noise: tolerance of the near-tie rule; None for a default by type of weights.
+        checkpoint_bytes: memory for forks that are kept beside those of the slots; see `kept`.
 
     Raises:
         InvalidParameterError: a value is outside its range.
@@ -56,6 +57,7 @@ class LoadSettings:
     mtp: bool = False
     all_outputs: bool = False
     logit_noise: float | None = None
+    checkpoint_bytes: int = 0
 
     def __post_init__(self) -> None:
         """Check the ranges; libllama would abort the process over some of them."""
@@ -76,6 +78,8 @@ class LoadSettings:
                 raise InvalidParameterError(name, f"must be at least {_SMALLEST_BATCH} tokens")
         if not 0 <= self.snapshots <= _MOST_SNAPSHOTS:
             raise InvalidParameterError("snapshots", f"must lie between 0 and {_MOST_SNAPSHOTS}")
+        if self.checkpoint_bytes < 0:
+            raise InvalidParameterError("checkpoint_bytes", "must be 0 or more")
         if self.threads is not None and not 1 <= self.threads <= _MOST_THREADS:
             raise InvalidParameterError("threads", f"must lie between 1 and {_MOST_THREADS}")
         if self.logit_noise is not None and not 0 <= self.logit_noise < float("inf"):
@@ -88,11 +92,6 @@ class LoadSettings:
             return Path(self.path).expanduser()
         except RuntimeError:  # ~ and a user whom this machine does not know
             return Path(self.path)
-
-    @property
-    def sequences(self) -> int:
-        """Live sequences and as many spares."""
-        return 2 * self.slots
 
     @property
     def on_gpu(self) -> bool:

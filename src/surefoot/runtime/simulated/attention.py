@@ -3,6 +3,7 @@
 from collections.abc import Hashable
 from collections.abc import Sequence as Series
 from dataclasses import dataclass, field
+from typing import Any
 
 from surefoot.runtime.simulated.memory import Addresses, Reading
 
@@ -154,6 +155,26 @@ class AttentionMemory:
         if garbage % 2 and strip.end:
             strip.remove(strip.end - 1)
             strip.end -= 1
+
+    def dump(self, sequence: int) -> list[Any]:
+        """The cells, by position, and where the next one goes."""
+        strip = self._strips.get(sequence, Strip())
+        cells = [[c.position, c.token, c.value] for held in strip.cells.values() for c in held]
+        return [strip.first, strip.end, cells]
+
+    def restore(self, sequence: int, dumped: list[Any]) -> None:
+        """New cells with the same in them."""
+        first, end, cells = dumped
+        strip = self._strips[sequence] = Strip(first=first)
+        for position, token, value in cells:
+            strip.add(Cell(self._addresses.take(), position, token, value))
+        strip.end = end
+
+    @property
+    def cells(self) -> int:
+        """Cells that somebody holds, each counted once."""
+        strips = self._strips.values()
+        return len({id(c) for s in strips for held in s.cells.values() for c in held})
 
     def _read(self, strip: Strip) -> Reading:
         """What the token behind which `strip` ends can see."""

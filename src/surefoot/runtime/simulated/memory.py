@@ -5,7 +5,7 @@
 
 from collections.abc import Hashable
 from collections.abc import Sequence as Series
-from typing import Literal, NamedTuple, Protocol
+from typing import Any, Literal, NamedTuple, Protocol
 
 MemoryKind = Literal["attention", "windowed", "recurrent", "hybrid"]
 
@@ -67,6 +67,20 @@ class SimulatedMemory(Protocol):
     def scramble(self, sequence: int, garbage: int) -> None:
         """Leave the sequence as a failed pass may: neither old nor new nor right."""
 
+    def dump(self, sequence: int) -> list[Any]:
+        """All that the sequence holds, in numbers and lists.
+
+        Raises:
+            StateError: a cut has to be followed by a pass first.
+        """
+
+    def restore(self, sequence: int, dumped: list[Any]) -> None:
+        """Let an empty sequence hold what was dumped, in cells of its own."""
+
+    @property
+    def cells(self) -> int:
+        """How many attention cells are in use."""
+
 
 class HybridMemory:
     """Attention in some layers, recurrence in others: a tail is cut in both or in neither."""
@@ -120,3 +134,17 @@ class HybridMemory:
         """Scramble both parts, each in its own way."""
         self._attention.scramble(sequence, garbage)
         self._recurrent.scramble(sequence, garbage + 1)
+
+    def dump(self, sequence: int) -> list[Any]:
+        """Both parts."""
+        return [self._attention.dump(sequence), self._recurrent.dump(sequence)]
+
+    def restore(self, sequence: int, dumped: list[Any]) -> None:
+        """Both parts."""
+        self._attention.restore(sequence, dumped[0])
+        self._recurrent.restore(sequence, dumped[1])
+
+    @property
+    def cells(self) -> int:
+        """Those of the attention part."""
+        return self._attention.cells

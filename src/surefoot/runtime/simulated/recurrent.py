@@ -3,8 +3,9 @@
 from collections.abc import Hashable
 from collections.abc import Sequence as Series
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
+from surefoot.runtime.base import StateError
 from surefoot.runtime.simulated.memory import Addresses, Reading
 
 
@@ -129,6 +130,26 @@ class RecurrentMemory:
         length, digest, convolution = track.state
         track.state = State(length + garbage % 2, hash((digest, garbage)), convolution)
         track.snapshots = []
+
+    def dump(self, sequence: int) -> list[Any]:
+        """The state."""
+        track = self._tracks.get(sequence)
+        if track is not None and track.uncut is not None:
+            raise StateError(f"sequence {sequence} was cut, and must be in a pass first")
+        state = EMPTY if track is None else track.state
+        return [state.length, state.digest, list(state.convolution)]
+
+    def restore(self, sequence: int, dumped: list[Any]) -> None:
+        """The state, in a cell of its own."""
+        length, digest, (before, last) = dumped
+        self._tracks[sequence] = Track(
+            self._addresses.take(), State(length, digest, (before, last))
+        )
+
+    @property
+    def cells(self) -> int:
+        """None: there is no attention."""
+        return 0
 
     def _track(self, sequence: int) -> Track:
         track = self._tracks.get(sequence)

@@ -1,5 +1,6 @@
 """`SimulatedRuntime`: the toy model behind the `Runtime` protocol."""
 
+import json
 import time
 from collections.abc import Callable, Hashable, Iterable
 from collections.abc import Sequence as Series
@@ -9,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from surefoot.decoding import DecodeError, Feed, Rollback, Widths
-from surefoot.runtime.base import ModelInfo
+from surefoot.runtime.base import ModelInfo, StateError
 from surefoot.runtime.simulated.attention import AttentionMemory
 from surefoot.runtime.simulated.faults import FaultPlan, fault_plan
 from surefoot.runtime.simulated.language import Language
@@ -22,6 +23,10 @@ from surefoot.runtime.simulated.memory import (
 from surefoot.runtime.simulated.nudges import NearTie, Nudges
 from surefoot.runtime.simulated.recurrent import RecurrentMemory
 from surefoot.runtime.simulated.tokenizer import CHAT_TEMPLATE, SimulatedTokenizer
+
+_FORK_BYTES = 1000
+_CELL_BYTES = 10
+"""What a recurrent state and an attention cell are said to take."""
 
 
 class SimulatedRuntime:
@@ -36,6 +41,8 @@ class SimulatedRuntime:
         vocabulary_size: how many token ids there are, from 4 on.
         seed: what everything follows from.
         slots: how many live sequences; as many spare ids follow.
+        checkpoints: how many forks can be kept, under the ids behind those.
+        cells: attention cells in all; None for as many as are wanted.
         context_length: tokens of context for each live sequence.
         batch_size: most tokens in one pass.
         snapshots: how many tokens of the last pass recurrent or hybrid memory can be cut by.
@@ -62,6 +69,8 @@ class SimulatedRuntime:
         vocabulary_size: int = 64,
         seed: int = 0,
         slots: int = 1,
+        checkpoints: int = 0,
+        cells: int | None = None,
         context_length: int = 4096,
         batch_size: int = 512,
         snapshots: int = 0,
@@ -80,6 +89,9 @@ class SimulatedRuntime:
     ) -> None:
         self.tokenizer = SimulatedTokenizer(vocabulary_size)
         self.slots = slots
+        self.checkpoints = checkpoints if can_fork else 0
+        self.make_room: Callable[[], bool] | None = None
+        self._cells = cells
         self.context_length = context_length
         self.batch_size = batch_size
         self.most_outputs = batch_size
@@ -91,6 +103,10 @@ class SimulatedRuntime:
         """Tokens in all passes so far."""
         self._kind = memory
         self._recurs = memory in ("recurrent", "hybrid")
+        self.forgets = self._recurs or memory == "windowed"
+        self.fork_bytes = _FORK_BYTES if self._recurs else 0
+        self.cell_bytes = 0 if memory == "recurrent" else _CELL_BYTES
+        self.identity = f"simulated {memory}, {vocabulary_size} tokens, seed {seed}"
         self._seed = seed
         self._snapshots = snapshots if self._recurs else 0
         self._can_fork = can_fork
@@ -187,6 +203,7 @@ class SimulatedRuntime:
         self._rows.fill(np.nan)
         number, self.calls = self.calls, self.calls + 1
         tokens = sum(len(feed.tokens) for feed in feeds)
+        self._find_cells(tokens)
         self.tokens_evaluated += tokens
         self._take_time(tokens)
         if self._fails(number):
@@ -223,6 +240,37 @@ class SimulatedRuntime:
         """Forget a sequence."""
         self._check_ids(sequence)
         self._memory.drop(sequence)
+
+    # States
+
+    def state_size(self, sequence: int) -> int:
+        """Bytes that `save_state` will give."""
+        return len(self.save_state(sequence))
+
+    def save_state(self, sequence: int) -> bytes:
+        """All that a sequence's memory holds; see `Runtime.save_state`.
+
+        Raises:
+            StateError: it was cut by way of a snapshot and has not been in a pass since.
+        """
+        self._check_ids(sequence)
+        return json.dumps([self.identity, self._memory.dump(sequence)]).encode()
+
+    def load_state(self, sequence: int, state: bytes) -> None:
+        """Put a saved state back; see `Runtime.load_state`.
+
+        Raises:
+            StateError: it is none of this model's.
+        """
+        self.drop(sequence)
+        try:
+            identity, dumped = json.loads(state)
+            if identity != self.identity:
+                raise StateError(f"the state is one of {identity}")
+            self._memory.restore(sequence, dumped)
+        except (ValueError, TypeError, LookupError) as error:
+            self.drop(sequence)
+            raise StateError(f"the state can't be read: {error}") from error
 
     def close(self) -> None:
         """End it; further passes are misuse."""
@@ -278,8 +326,17 @@ class SimulatedRuntime:
                 raise DecodeError(f"sequence {sequence}: the context is full")
 
     def _check_ids(self, *sequences: int) -> None:
-        if any(not 0 <= sequence < 2 * self.slots for sequence in sequences):
+        ids = 2 * self.slots + self.checkpoints
+        if any(not 0 <= sequence < ids for sequence in sequences):
             raise MisuseError(f"no such sequence among {sequences}")
+
+    def _find_cells(self, tokens: int) -> None:
+        """Raise if a pass finds too few free cells; nothing has changed then."""
+        if self._cells is None or self._kind == "recurrent":
+            return
+        while self._memory.cells + tokens > self._cells:
+            if self.make_room is None or not self.make_room():
+                raise DecodeError("the context has no free cells left for it")
 
     def _take_time(self, tokens: int) -> None:
         cost = self._decode_seconds
