@@ -59,6 +59,10 @@ class Memory(ABC):
         self._target.fork(other.id, self.id, 0, other.length)
         self.length = other.length
 
+    def restored(self, length: int) -> None:
+        """Take note that the sequence, which was empty, holds so many tokens of a kept state."""
+        self.length = length
+
     @abstractmethod
     def reach(self, length: int) -> int:
         """The greatest length, not above the given one, that the memory can stand at."""

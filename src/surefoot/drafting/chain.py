@@ -25,6 +25,11 @@ class Chain:
         """The drafters' names, joined by commas as `--spec-type` takes them."""
         return ",".join(self._drafters)
 
+    @property
+    def members(self) -> Series[object]:
+        """The drafters."""
+        return list(self._drafters.values())
+
     def propose(self, wanted: Series[tuple[Sequence, int]]) -> list[Draft]:
         """Draft for each sequence; each draft bears the name of the drafter that made it."""
         drafts = [NO_DRAFT] * len(wanted)

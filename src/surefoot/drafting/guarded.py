@@ -29,6 +29,11 @@ class Guarded:
         """The drafter's name."""
         return self._drafter.name
 
+    @property
+    def members(self) -> Series[object]:
+        """The drafter that it guards."""
+        return [self._drafter]
+
     def propose(self, wanted: Series[tuple[Sequence, int]]) -> list[Draft]:
         """Draft for each sequence that the drafter has not failed for."""
         if not self._given_up:

@@ -24,18 +24,21 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from surefoot.decoding import (
+    DecodeError,
     Distribution,
     Draft,
     Feed,
     Head,
     HeadFeed,
     HeadOutput,
+    KeepingHead,
     Rows,
     Sequence,
     SurefootError,
 )
 from surefoot.drafting.minima import Minima
 from surefoot.drafting.trail import Row, Trail
+from surefoot.drafting.trail_bytes import pack_trail, unpack_trail
 
 MOST_ROWS = 64
 """So many rows of a sequence are kept at most; if it does not draft, they are fed in between."""
@@ -125,6 +128,55 @@ class MtpDrafter:
             self._catch_up(due)
         for trail in seen:
             trail.keep()
+
+    # States
+
+    def keep(self, source: int, copy: int, length: int) -> None:
+        """Let a sequence know what is known of another one; see `KeepsStates`."""
+        trail = self._trails[copy] = self._trail(source).copy_to(copy, length)
+        for head in range(self._head.heads):
+            try:
+                if not isinstance(self._head, KeepingHead):
+                    raise DecodeError("the head can't share its entries")
+                self._head.fork(source, copy, trail.held[head], head)
+            except SurefootError as error:
+                self._begin_anew(trail, head, error)
+
+    def save(self, sequence: int) -> bytes:
+        """All that is known of a sequence; see `KeepsStates`."""
+        trail = self._trail(sequence)
+        if not isinstance(self._head, KeepingHead):
+            return b""
+        try:
+            entries = [self._head.save(sequence, head) for head in range(self._head.heads)]
+        except SurefootError as error:
+            _LOG.info("%s: %s; its state is not saved", self.name, error)
+            return b""
+        return pack_trail(trail, entries)
+
+    def load(self, sequence: int, tokens: Series[int], state: bytes) -> None:
+        """Know what was saved; see `KeepsStates`."""
+        trail = self._trails[sequence] = Trail(sequence, self._head.heads)
+        if not state or not isinstance(self._head, KeepingHead):
+            for head in range(self._head.heads):
+                self._begin_anew(trail, head, None)
+            return
+        try:
+            for head, entries in enumerate(unpack_trail(trail, tokens, state)):
+                self._head.load(sequence, entries, head)
+        except (SurefootError, ValueError) as error:
+            for head in range(self._head.heads):
+                self._begin_anew(trail, head, error)
+
+    def _begin_anew(self, trail: Trail, head: int, error: Exception | None) -> None:
+        """Forget what a head holds of a sequence, because of an error if there is one."""
+        if error is not None:
+            _LOG.info("%s: %s; it begins anew", self.name, error)
+        trail.lose(head)
+        try:
+            self._head.cut(trail.slot, 0, head)
+        except SurefootError as refusal:
+            _LOG.debug("%s: %s", self.name, refusal)
 
     # Absorbing
 

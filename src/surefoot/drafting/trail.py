@@ -136,6 +136,29 @@ class Trail:
         self.entries[head].clear()
         self.held[head] = 0
 
+    def copy_to(self, slot: int, length: int) -> "Trail":
+        """What is known of the first tokens, for another sequence whose text begins with them."""
+        copy = Trail(slot, len(self.entries))
+        copy.entries = [entries[: bisect_left(entries, length)] for entries in self.entries]
+        copy.held = [len(entries) for entries in copy.entries]
+        copy._tokens = self._tokens[:length]
+        copy._rows = {p: row for p, row in self._rows.items() if p < length}
+        copy._end = len(copy._tokens)
+        return copy
+
+    @property
+    def rows(self) -> dict[int, Row]:
+        """The rows that heads still need, by position, and the last one."""
+        return dict(self._rows)
+
+    def put_back(self, tokens: Series[int], entries: list[list[int]], rows: dict[int, Row]) -> None:
+        """Know what another trail knew of a text, whose entries the heads hold."""
+        self.entries = entries
+        self.held = [len(positions) for positions in entries]
+        self._tokens = list(tokens)
+        self._rows = rows
+        self._end = len(self._tokens)
+
     def _forget_from(self, position: int) -> None:
         """Forget all that hangs on the tokens from a position on."""
         for entries in self.entries:

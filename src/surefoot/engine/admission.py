@@ -5,11 +5,14 @@ import time
 from collections import deque
 
 from surefoot.decoding import ControlError, SurefootError
+from surefoot.engine.cache import PromptCache
 from surefoot.engine.generation import Generation, GenerationState
 from surefoot.engine.lane import Lane
 from surefoot.engine.lanes import Lanes
 from surefoot.engine.making import Maker, stream_of
 from surefoot.engine.player import Ends
+from surefoot.engine.request import Request
+from surefoot.engine.reuse import Reuse
 from surefoot.engine.slot import Slot
 
 log = logging.getLogger(__name__)
@@ -23,16 +26,20 @@ class Admission:
         maker: makes their sequences.
         ends: whom to tell of generations that are over.
         synthetic: whether drafts are judged by chance.
+        cache: the main lane's.
 
     Attributes:
         waiting: who waits, in the order of arrival.
     """
 
-    def __init__(self, lanes: Lanes, maker: Maker, ends: Ends, *, synthetic: bool) -> None:
+    def __init__(
+        self, lanes: Lanes, maker: Maker, ends: Ends, cache: PromptCache, *, synthetic: bool
+    ) -> None:
         self.waiting: deque[Generation] = deque()
         self._lanes = lanes
         self._maker = maker
         self._ends = ends
+        self._cache = cache
         self._synthetic = synthetic
 
     def drop_cancelled(self) -> None:
@@ -83,7 +90,12 @@ class Admission:
                 return []
         if len(places) < len(group):
             return None
-        places.sort(key=lambda place: (-place[1].reusable(prompt), place[1].last_used))
+        known = [slot.reusable(prompt) for _, slot in places]
+        if not strict and self._cache.best_elsewhere(prompt) > max(known):
+            # It goes into any slot, so that what the others hold stays.
+            places.sort(key=lambda place: place[1].last_used)
+        else:
+            places.sort(key=lambda place: (-place[1].reusable(prompt), place[1].last_used))
         return places[: len(group)]
 
     def _enter_group(self, group: list[Generation], places: list[tuple[Lane, Slot]]) -> None:
@@ -103,6 +115,19 @@ class Admission:
             if entered and leader is None:
                 leader = slot
 
+    def _begin(self, lane: Lane, slot: Slot, request: Request, *, shares: bool) -> Reuse:
+        """Take a slot's memory to what can be reused of a prompt."""
+        if shares or request.score_prompt:
+            slot.memory.clear()
+            wanted = "log-probabilities of the prompt are wanted, so all of it is absorbed"
+            return Reuse(reason=wanted if request.score_prompt else "")
+        if not lane.strict:
+            return self._cache.resume(slot, request.prompt)
+        tokens = slot.rewind(request.prompt)
+        whole = tokens >= len(request.prompt) - 1
+        reason = "" if whole else "a strict request reuses what its own slot can go on from"
+        return Reuse(tokens, "slot" if tokens else "", reason)
+
     def _enter(self, lane: Lane, slot: Slot, generation: Generation, leader: Slot | None) -> bool:
         """Put a generation into a slot; False if that was all there is to do.
 
@@ -110,10 +135,10 @@ class Admission:
         """
         request, summary = generation.request, generation.summary
         sequence = self._maker.sequence(request, lane, slot)
-        if leader is not None or request.score_prompt:
-            slot.memory.clear()
-        else:
-            summary.cached_tokens = slot.rewind(request.prompt)
+        summary.reuse = self._begin(lane, slot, request, shares=leader is not None)
+        summary.cached_tokens = summary.reuse.tokens
+        slot.checkpoint = slot.memory.length
+        slot.stops = [] if lane.strict else self._cache.stops(request, slot.memory.length)
         generation.sequence = sequence
         generation.stream = stream_of(sequence)
         summary.counts = sequence.counts

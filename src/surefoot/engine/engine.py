@@ -20,6 +20,7 @@ from surefoot.decoding import (
     Widths,
 )
 from surefoot.engine.admission import Admission
+from surefoot.engine.cache import CacheSettings, PromptCache
 from surefoot.engine.generation import Delta, Generation, GenerationState
 from surefoot.engine.lane import Lane, LaneOpener, check_strict
 from surefoot.engine.lanes import Lanes
@@ -48,6 +49,10 @@ class Engine:
             is not the model's. None for real verification.
         opener: opens lanes for strict requests and for self-checks; None if there are none.
         self_check: how many of the finished answers are scored again, from 0 to 1.
+        cache: what is kept of finished requests; None for what their slots still hold.
+
+    Attributes:
+        cache: the main lane's prompt cache.
     """
 
     def __init__(
@@ -58,12 +63,16 @@ class Engine:
         synthetic: SyntheticAcceptance | None = None,
         opener: LaneOpener | None = None,
         self_check: float = 0.0,
+        cache: CacheSettings | None = None,
     ) -> None:
         self.runtime = runtime
         self._lanes = Lanes(runtime, drafter, max_draft, synthetic, opener)
         self._maker = Maker(runtime)
-        self._admission = Admission(self._lanes, self._maker, self, synthetic=synthetic is not None)
-        self._player = Player(self)
+        self.cache = PromptCache(self.main, cache or CacheSettings())
+        self._admission = Admission(
+            self._lanes, self._maker, self, self.cache, synthetic=synthetic is not None
+        )
+        self._player = Player(self, self.cache)
         if drafter is not None and max_draft > self.max_draft:
             log.warning(
                 "drafts are cut to %d tokens: a pass of %d tokens has no room for longer ones in "
@@ -225,7 +234,11 @@ class Engine:
         return generation
 
     def forget(self) -> None:
-        """Let idle slots forget what they hold, so that the next request starts from nothing."""
+        """Forget what idle slots and the cache hold, so that the next request starts from nothing.
+
+        States on disk stay.
+        """
+        self.cache.clear()
         for slot in self.slots:
             if slot.generation is None:
                 slot.discard(self._clock)
@@ -239,6 +252,7 @@ class Engine:
 
     def close(self) -> None:
         """Close the lanes that were opened; the main runtime is its owner's."""
+        self.cache.close()
         self._lanes.close()
 
     def _busy(self) -> list[Slot]:
@@ -265,6 +279,11 @@ class Engine:
         """See `Ends`."""
         generation, sequence = slot.running
         self._clock += 1
+        if lane is self.main:
+            if keep:
+                self.cache.finished(slot)
+            else:
+                self.cache.given_up(slot)
         if keep:
             slot.release(self._clock, sequence.committed)
         else:

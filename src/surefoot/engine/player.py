@@ -15,9 +15,11 @@ from surefoot.decoding import (
     SurefootError,
     absorb,
 )
+from surefoot.engine.cache import PromptCache
 from surefoot.engine.generation import Generation, GenerationState
 from surefoot.engine.lane import Lane
 from surefoot.engine.making import prompt_entries
+from surefoot.engine.reuse import Reuse
 from surefoot.engine.slot import Slot
 
 log = logging.getLogger(__name__)
@@ -69,10 +71,12 @@ class Player:
 
     Args:
         ends: whom to tell of generations that are over.
+        cache: the main lane's.
     """
 
-    def __init__(self, ends: Ends) -> None:
+    def __init__(self, ends: Ends, cache: PromptCache) -> None:
         self._ends = ends
+        self._cache = cache
 
     def prefill(self, lane: Lane, *, beside_rounds: bool) -> None:
         """One chunk of the prompt that has waited longest.
@@ -94,13 +98,14 @@ class Player:
             chunk = min(chunk, lane.runtime.most_outputs)
         started = time.perf_counter()
         try:
-            absorbed = absorb(lane.runtime, sequence, chunk)
+            absorbed = absorb(lane.runtime, sequence, slot.chunk(chunk))
         except DecodeError as error:
             self._recover([slot], error)
             self._blame(lane, [slot], error)
             return
         generation.summary.prefill_seconds += time.perf_counter() - started
         generation.summary.prefilled_tokens += absorbed
+        self._cache.passed(slot)
         slot.prefilling = owes_prompt(lane, sequence)
         if not slot.prefilling and sequence.score_prompt:
             generation.prompt_entries = prompt_entries(sequence)
@@ -118,10 +123,12 @@ class Player:
             elif not leader.prefilling:
                 slot.leader = None
                 try:
-                    slot.memory.share(leader.memory)
-                except RollbackRefusedError as error:
+                    self._cache.share(leader, slot)
+                except SurefootError as error:
                     log.debug("%s; the prompt is absorbed again", error)
-                generation.summary.cached_tokens = slot.memory.length
+                shared = slot.checkpoint = slot.memory.length
+                generation.summary.cached_tokens = shared
+                generation.summary.reuse = Reuse(shared, "slot" if shared else "")
                 slot.prefilling = owes_prompt(lane, sequence)
                 leader_sequence = leader.running[1]
                 sequence.prompt_scores = list(leader_sequence.prompt_scores)
@@ -182,6 +189,8 @@ class Player:
                 self._ends.leave(lane, slot, GenerationState.FINISHED, counts.accepted - accepted)
                 continue
             # More than a round has room for is absorbed like a prompt.
+            if not lane.strict:
+                self._cache.played(slot)
             slot.prefilling = len(sequence.pending) > lane.share
             generation.tell(counts.accepted - accepted)
 

@@ -47,6 +47,9 @@ class Request:
         wish: what to tell of each token's log-probabilities; None for nothing.
         score_prompt: whether to tell those of the prompt's tokens, too.
         markup: special tokens whose text is shown, for those who parse it.
+        message_starts: positions in the prompt at which messages begin, if they are known; the
+            prompt cache keeps states there.
+        turn_start: where the last user's message begins; 0 if that is not known.
 
     Raises:
         InvalidParameterError: a value is outside its range.
@@ -65,6 +68,8 @@ class Request:
     wish: ScoreWish | None = None
     score_prompt: bool = False
     markup: frozenset[int] = frozenset()
+    message_starts: tuple[int, ...] = ()
+    turn_start: int = 0
 
     def __post_init__(self) -> None:
         """Check the ranges."""

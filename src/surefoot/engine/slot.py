@@ -19,6 +19,8 @@ class Slot:
         failures: failed passes since the generation last committed a token.
         last_used: the engine's clock when the slot was last given back.
         leader: the slot that prefills this one's prompt, too; None if it does so itself.
+        stops: the lengths at which the prefill stops for its state to be kept.
+        checkpoint: the length at which a state was kept last, or with which the request began.
     """
 
     def __init__(self, memory: Memory) -> None:
@@ -29,6 +31,8 @@ class Slot:
         self.failures = 0
         self.last_used = 0
         self.leader: Slot | None = None
+        self.stops: list[int] = []
+        self.checkpoint = 0
         self._history: list[int] = []
 
     @property
@@ -37,6 +41,17 @@ class Slot:
         assert self.generation is not None
         assert self.generation.sequence is not None
         return self.generation, self.generation.sequence
+
+    @property
+    def held(self) -> list[int]:
+        """The tokens that the memory holds."""
+        tokens = self._history if self.generation is None else self.running[1].committed
+        return tokens[: self.memory.length]
+
+    def chunk(self, most: int) -> int:
+        """How many tokens to absorb next, so that a pass ends at the next stop."""
+        ahead = [stop - self.memory.length for stop in self.stops if stop > self.memory.length]
+        return min([most, *ahead])
 
     def reusable(self, prompt: tuple[int, ...]) -> int:
         """How many tokens of a prompt the memory could go on from."""
@@ -56,6 +71,7 @@ class Slot:
         self.generation = None
         self.prefilling = False
         self.leader = None
+        self.stops = []
         self.last_used = clock
         self._history = history
 

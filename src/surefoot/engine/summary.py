@@ -3,6 +3,7 @@
 from dataclasses import dataclass, field
 
 from surefoot.decoding import Counts
+from surefoot.engine.reuse import Reuse
 
 
 @dataclass(slots=True)
@@ -11,7 +12,8 @@ class Summary:
 
     Attributes:
         prompt_tokens: tokens of the prompt.
-        cached_tokens: those of them that a slot's memory still held.
+        cached_tokens: those of them that did not have to be absorbed.
+        reuse: where those came from, and why there are not more.
         generated_tokens: tokens generated, an end token included.
         prefilled_tokens: tokens absorbed in prefill passes.
         passes: forward passes of the rounds that the generation took part in, as counted by the
@@ -30,6 +32,7 @@ class Summary:
 
     prompt_tokens: int = 0
     cached_tokens: int = 0
+    reuse: Reuse = field(default_factory=Reuse)
     generated_tokens: int = 0
     prefilled_tokens: int = 0
     passes: int = 0
