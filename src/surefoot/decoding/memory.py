@@ -28,6 +28,12 @@ class Memory(ABC):
         """Most draft tokens that could be undone now at a price that a draft is worth."""
         return 1 << 30
 
+    @property
+    def forkable(self) -> tuple[int, int]:
+        """The id of a sequence with a state of this text that can be forked or saved now, and how
+        many tokens are in it."""
+        return self.id, self.length
+
     def brace(self) -> None:  # noqa: B027 - most kinds need nothing
         """Make sure that the present length can be reached again after a draft."""
 
@@ -154,6 +160,11 @@ class SnapshotMemory(ForkedMemory):
     def longest_draft(self) -> int:
         """As many tokens as there are snapshots, if it can't be forked now."""
         return self._snapshots if self._just_cut else super().longest_draft
+
+    @property
+    def forkable(self) -> tuple[int, int]:
+        """The present state or, between a cut and the next pass, the fork's."""
+        return (self._spare, self.fork_length) if self._just_cut else super().forkable
 
     def brace(self) -> None:
         """Fork where that is possible: a snapshot may be refused, and long drafts need it."""

@@ -100,9 +100,10 @@ class PromptCache:
         Raises:
             SurefootError: it can't be shared as it stands. The slot holds nothing then.
         """
-        text = as_tokens(source.held)
+        sequence, length = source.memory.forkable
+        text = as_tokens(source.held[:length])
         slot.memory.clear()
-        self._tiers.bring_fork(source.memory.id, slot.memory.id, text)
+        self._tiers.bring_fork(source.memory.id, sequence, slot.memory.id, text)
         slot.memory.restored(len(text))
 
     def _count(self, reuse: Reuse, prompt: int, known: int, refused: bool) -> Reuse:
@@ -136,7 +137,8 @@ class PromptCache:
                 if length := other.memory.reach(min(shared, most)):
                     ways.append(_Way(length, "slot", other, held))
             elif self._runtime.rollback.fork:
-                consider("slot", other, held, shared, cut=cuttable)
+                _, length = other.memory.forkable
+                consider("slot", other, held[:length], min(shared, length), cut=cuttable)
         # To restore a saved state costs too much to find out that it can't be cut.
         surely_cuttable = cuttable and not self._runtime.forgets
         for origin, store in self._tiers.stores.items():
@@ -159,9 +161,11 @@ class PromptCache:
         sequence = slot.memory.id
         match way.origin:
             case "slot":
-                self._tiers.bring_fork(way.source.memory.id, sequence, way.text)
+                memory = way.source.memory
+                self._tiers.bring_fork(memory.id, memory.forkable[0], sequence, way.text)
             case "device":
-                self._tiers.bring_fork(way.source.payload, sequence, way.text)
+                fork = way.source.payload
+                self._tiers.bring_fork(fork, fork, sequence, way.text)
             case _:
                 parts = self._read(way.source, way.origin)
                 if parts is None:
@@ -224,10 +228,11 @@ class PromptCache:
         self._tiers.discard(slot.generation)
 
     def _keep(self, slot: Slot, owner: object | None) -> None:
-        text = as_tokens(slot.held)
-        slot.checkpoint = len(text)
+        sequence, length = slot.memory.forkable
+        text = as_tokens(slot.held[:length])
+        slot.checkpoint = slot.memory.length
         if len(text) and not self._tiers.held(text, owner):
-            self._tiers.keep(slot.memory.id, text, owner)
+            self._tiers.keep(slot.memory.id, sequence, text, owner)
 
     # All of it
 

@@ -78,20 +78,21 @@ class Tiers:
 
     # In
 
-    def keep(self, sequence: int, text: Tokens, owner: object | None) -> bool:
+    def keep(self, slot: int, sequence: int, text: Tokens, owner: object | None) -> bool:
         """Keep what a sequence holds, on the device if that is possible.
 
         Args:
-            sequence: the target's id.
+            slot: the target's id of the slot's own sequence, by which drafters know it.
+            sequence: its id, or that of the slot's spare.
             text: the tokens that it has absorbed, all of them.
             owner: whose work it is, if that may still fail.
 
         Returns:
             Whether it is kept. If not, nothing has changed but that others may have moved down.
         """
-        return self._fork(sequence, text, owner) or self._put(sequence, text, owner)
+        return self._fork(slot, sequence, text, owner) or self._put(slot, sequence, text, owner)
 
-    def _fork(self, sequence: int, text: Tokens, owner: object | None) -> bool:
+    def _fork(self, slot: int, sequence: int, text: Tokens, owner: object | None) -> bool:
         device, size = self.device, self._runtime.fork_bytes
         if device.cost(text, size) > device.budget or not device.budget:
             return False
@@ -109,11 +110,11 @@ class Tiers:
             self._ids.append(copy)
             return False
         for keeper in self._keepers:
-            keeper.keep(sequence, copy, len(text))
+            keeper.keep(slot, copy, len(text))
         device.add(text, copy, size, owner)
         return True
 
-    def _put(self, sequence: int, text: Tokens, owner: object | None) -> bool:
+    def _put(self, slot: int, sequence: int, text: Tokens, owner: object | None) -> bool:
         """Save a sequence's state to the first tier below the device that has room for it."""
         size = self._runtime.state_size(sequence)
         to_disk = self.disk is not None and not self.disk.problem and owner is None
@@ -124,7 +125,7 @@ class Tiers:
         except SurefootError as error:
             log.debug("the state at token %d is not saved: %s", len(text), error)
             return False
-        parts |= {keeper.name: keeper.save(sequence) for keeper in self._keepers}
+        parts |= {keeper.name: keeper.save(slot) for keeper in self._keepers}
         return self.put(text, parts, owner)
 
     def put(self, text: Tokens, parts: Parts, owner: object | None = None) -> bool:
@@ -143,11 +144,12 @@ class Tiers:
 
     # Out
 
-    def bring_fork(self, source: int, sequence: int, text: Tokens) -> None:
+    def bring_fork(self, known: int, source: int, sequence: int, text: Tokens) -> None:
         """Let a slot's empty sequence share what another sequence holds.
 
         Args:
-            source: id of a slot's sequence or of a kept fork.
+            known: the target's id by which drafters know the source.
+            source: id of a slot's sequence, of its spare, or of a kept fork.
             sequence: the slot's.
             text: all that the source holds.
 
@@ -156,7 +158,7 @@ class Tiers:
         """
         self._runtime.fork(source, sequence, 0, len(text))
         for keeper in self._keepers:
-            keeper.keep(source, sequence, len(text))
+            keeper.keep(known, sequence, len(text))
 
     def bring_saved(self, parts: Mapping[str, bytes], sequence: int, text: Tokens) -> None:
         """Put a saved state back into a slot's sequence.
@@ -230,7 +232,7 @@ class Tiers:
 
     def _move_down(self, fork: Entry[int]) -> None:
         if not self.host.held(fork.tokens, fork.owner):
-            self._put(fork.payload, fork.tokens, fork.owner)
+            self._put(fork.payload, fork.payload, fork.tokens, fork.owner)
         self._free(fork)
 
     def _free(self, fork: Entry[int]) -> None:
