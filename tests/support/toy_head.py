@@ -5,6 +5,7 @@ the text with the token behind it, and asks an oracle what comes next. It looks 
 one entry of another text, and what it says is wrong.
 """
 
+import json
 from collections.abc import Callable
 from collections.abc import Sequence as Series
 from typing import Any
@@ -60,11 +61,34 @@ class WatchedRuntime:
         self._runtime = runtime
         self._off_by = off_by
         self._fed: dict[int, Text] = {}
+        self._saved: dict[bytes, Text] = {}
         self.texts = Texts()
         self.watchers: list[RowWatcher] = []
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._runtime, name)
+
+    @property
+    def make_room(self) -> Callable[[], bool] | None:
+        return self._runtime.make_room
+
+    @make_room.setter
+    def make_room(self, make_room: Callable[[], bool] | None) -> None:
+        self._runtime.make_room = make_room
+
+    def fork(self, source: int, copy: int, start: int, end: int) -> None:
+        self._runtime.fork(source, copy, start, end)
+        known = self._fed.get(source, ())[start:end]
+        self._fed[copy] = (*self._fed.get(copy, ())[:start], *known)
+
+    def save_state(self, sequence: int) -> bytes:
+        state = self._runtime.save_state(sequence)
+        self._saved[state] = self._fed[sequence]
+        return state
+
+    def load_state(self, sequence: int, state: bytes) -> None:
+        self._runtime.load_state(sequence, state)
+        self._fed[sequence] = self._saved[state]
 
     def decode(self, feeds: Series[Feed]) -> Any:
         logits = self._runtime.decode(feeds)
@@ -152,6 +176,19 @@ class ToyHead:
     def cut(self, sequence: int, length: int, head: int = 0) -> None:
         self._check_open()
         del self._entries(sequence, head)[length:]
+
+    def fork(self, source: int, copy: int, length: int, head: int = 0) -> None:
+        self._check_open()
+        assert length <= len(self._entries(source, head))
+        self._memory[copy, head] = self._entries(source, head)[:length]
+
+    def save(self, sequence: int, head: int = 0) -> bytes:
+        self._check_open()
+        return json.dumps(self._entries(sequence, head)).encode()
+
+    def load(self, sequence: int, entries: bytes, head: int = 0) -> None:
+        self._check_open()
+        self._memory[sequence, head] = [tuple(text) for text in json.loads(entries)]
 
     def _check_open(self) -> None:
         if self.closed:

@@ -86,7 +86,12 @@ def _as_options() -> Iterator[None]:
 
 
 def load_settings(
-    options: argparse.Namespace, slots: int, longest_draft: int, *, mtp: bool = False
+    options: argparse.Namespace,
+    slots: int,
+    longest_draft: int,
+    *,
+    mtp: bool = False,
+    checkpoint_bytes: int = 0,
 ) -> LoadSettings:
     """What the options say about loading a model.
 
@@ -95,6 +100,7 @@ def load_settings(
         slots: how many requests run at once.
         longest_draft: most draft tokens of a request in a pass.
         mtp: whether to load the model's own multi-token-prediction head, too.
+        checkpoint_bytes: memory for states kept on the device, beside those of the slots.
 
     Raises:
         InvalidParameterError: a number is outside its range.
@@ -122,6 +128,7 @@ def load_settings(
             longest_draft=longest_draft,
             snapshots=options.snapshots,
             mtp=mtp,
+            checkpoint_bytes=checkpoint_bytes,
         )
 
 

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 
+from surefoot.commands.cache_options import cache_settings
 from surefoot.commands.lanes import lanes_for
 from surefoot.commands.options import load_settings
 from surefoot.commands.speculation import drafting_for, settings_of, uses_own_head
@@ -12,6 +13,7 @@ from surefoot.decoding import SyntheticAcceptance
 from surefoot.drafting.settings import SpeculationSettings
 from surefoot.drafting.synthetic import synthetic_acceptance
 from surefoot.engine import Engine
+from surefoot.engine.cache import CacheSettings
 from surefoot.runtime.libllama import LoadSettings, load
 
 
@@ -25,6 +27,7 @@ class EnginePlan:
         speculation: how to draft.
         synthetic: what judges drafts by chance; None for real verification.
         measure: whether width classes are measured, if they have not been yet.
+        cache: the prompt cache's budgets.
     """
 
     options: argparse.Namespace
@@ -32,6 +35,7 @@ class EnginePlan:
     speculation: SpeculationSettings
     synthetic: SyntheticAcceptance | None
     measure: bool
+    cache: CacheSettings
 
     @classmethod
     def of(cls, options: argparse.Namespace, slots: int) -> "EnginePlan":
@@ -43,9 +47,16 @@ class EnginePlan:
         speculation = settings_of(options)
         synthetic = synthetic_acceptance(speculation)
         mtp = uses_own_head(speculation)
-        settings = load_settings(options, slots, longest_draft=speculation.n_max, mtp=mtp)
+        cache = cache_settings(options)
+        settings = load_settings(
+            options,
+            slots,
+            longest_draft=speculation.n_max,
+            mtp=mtp,
+            checkpoint_bytes=cache.device,
+        )
         measure = options.command == "serve" or getattr(options, "exact", "fast") == "strict"
-        return cls(options, settings, speculation, synthetic, measure)
+        return cls(options, settings, speculation, synthetic, measure, cache)
 
     @contextmanager
     def open(self) -> Iterator[Engine]:
@@ -67,6 +78,7 @@ class EnginePlan:
                 self.synthetic,
                 lanes,
                 getattr(self.options, "self_check", 0.0),
+                self.cache,
             )
             with closing(engine):
                 yield engine

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from surefoot.chat.formats import FORMATS
 from surefoot.commands import options as shared
+from surefoot.commands.cache_options import add_cache_arguments, cache_line
 from surefoot.commands.plan import EnginePlan
 from surefoot.commands.sampling_options import add_exactness_arguments, add_sampling_arguments
 from surefoot.decoding import InvalidParameterError
@@ -75,6 +76,7 @@ def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]"
         metavar="P",
         help="score this share of the answers again without speculation, when idle (default: 0)",
     )
+    add_cache_arguments(parser)
     add_speculation_arguments(parser)
     shared.add_logging_arguments(parser, "log what is done; twice: libllama's log, too")
 
@@ -141,6 +143,7 @@ def _welcome(url: str, engine: Engine) -> str:
         f"surefoot: {runtime.info.name} ({runtime.info.architecture}, {runtime.info.memory}), "
         f"{runtime.slots} slots of {runtime.context_length} tokens\n"
         f"surefoot: drafter {drafter}, rejected drafts undone by {runtime.rollback.kind}\n"
+        f"surefoot: prompt cache {cache_line(engine.cache.describe(), engine.cache.settings)}\n"
         f"surefoot: strict decoding {_strict(engine)}\n"
         f"surefoot: listening on {url}, OpenAI base URL {url}/v1 (Ctrl-C ends it)"
     )

@@ -16,6 +16,7 @@ from surefoot.server.body import read_body
 from surefoot.server.choices import JSON
 from surefoot.server.errors import invalid
 from surefoot.server.message import MessageReader
+from surefoot.server.message_starts import message_starts
 from surefoot.server.order import Order, order
 from surefoot.server.reasoning import Thought
 from surefoot.server.responding import respond
@@ -126,7 +127,16 @@ def _order(service: Service, body: ChatBody) -> tuple[Order, ChatDialect]:
     opened = opens_reasoning(text, service.format.reasoning)
     control, warnings = _control(service, body, tools, opened=opened, tells=tells)
     markup = service.markup if tells or tools.functions else frozenset()
-    ordered = order(service, body, [service.encode(text)], control, markup)
+    prompt = service.encode(text)
+    starts = message_starts(
+        service.template,
+        messages,
+        prompt,
+        service.encode,
+        opened=opened,
+        **{**variables, "tools": tools.shown},
+    )
+    ordered = order(service, body, [prompt], control, markup, starts=starts)
     ordered.warnings.extend(warnings)
     ordered.warnings.extend(_unused(service, variables, tools))
 

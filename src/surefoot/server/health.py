@@ -55,6 +55,7 @@ def health_router(service: Service) -> APIRouter:
                     "cut": rollback.cut,
                     "fork": rollback.fork,
                 },
+                "cache": engine.cache.describe(),
                 "logit_noise": service.runtime.logit_noise,
                 "exact": {"default": service.exact, **engine.exactness},
                 "verify": service.rule,

@@ -1,6 +1,7 @@
 """`GET /metrics`: counters in Prometheus' text format."""
 
 from collections.abc import Iterable
+from typing import Any
 
 from fastapi import APIRouter
 from prometheus_client import CollectorRegistry, generate_latest
@@ -41,6 +42,7 @@ class EngineCollector(Collector):
             ("passes", "Forward passes", sum(lane.runtime.passes for lane in engine.lanes)),
         ):
             yield CounterMetricFamily(f"surefoot_{name}", text, value=value)
+        yield from _cache(engine.cache.describe())
         busy = sum(slot.generation is not None for slot in engine.slots)
         yield GaugeMetricFamily("surefoot_slots_busy", "Slots in use", value=busy)
         waiting = self._service.engine.waiting
@@ -60,6 +62,29 @@ class EngineCollector(Collector):
             answers.add_metric(["checked"], agreement.answers - agreement.failed)
             answers.add_metric(["failed"], agreement.failed)
             yield answers
+
+
+def _cache(facts: dict[str, Any]) -> Iterable[Metric]:
+    """The prompt cache's figures, by tier, and where reused tokens came from."""
+    for figure, name, text in (
+        ("budget", "cache_budget_bytes", "Bytes that the prompt cache may take"),
+        ("bytes", "cache_bytes", "Bytes that it takes"),
+        ("entries", "cache_entries", "States that it holds"),
+    ):
+        gauge = GaugeMetricFamily(f"surefoot_{name}", text, labels=["tier"])
+        for tier, figures in facts["tiers"].items():
+            gauge.add_metric([tier], figures[figure])
+        yield gauge
+    hits = CounterMetricFamily("surefoot_cache_hits", "Requests that reused", labels=["origin"])
+    tokens = CounterMetricFamily("surefoot_reused_tokens", "Tokens reused", labels=["origin"])
+    for origin, count in facts["hits"].items():
+        hits.add_metric([origin], count)
+        tokens.add_metric([origin], facts["reused_tokens"][origin])
+    yield hits
+    yield tokens
+    yield CounterMetricFamily(
+        "surefoot_cache_misses", "Requests that reused nothing", value=facts["misses"]
+    )
 
 
 def metrics_router(service: Service) -> APIRouter:

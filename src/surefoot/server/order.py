@@ -9,10 +9,13 @@ from surefoot.decoding.noise import SEED_LIMIT
 from surefoot.engine import Request, Summary
 from surefoot.server.errors import invalid
 from surefoot.server.foreign_fields import check_foreign_fields
+from surefoot.server.message_starts import MessageStarts
 from surefoot.server.report import Report
 from surefoot.server.sampling import sampling_of, wish_of
 from surefoot.server.schemas import LONGEST_STOP, MAX_STOPS, GenerationBody
 from surefoot.server.service import Service
+
+_NO_STARTS = MessageStarts()
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +61,7 @@ def order(
     *,
     score_prompt: bool = False,
     best_of: int | None = None,
+    starts: MessageStarts = _NO_STARTS,
 ) -> Order:
     """Make an order of a body and its prompts in tokens.
 
@@ -69,6 +73,7 @@ def order(
         markup: special tokens whose text is shown.
         score_prompt: whether log-probabilities of the prompt are wanted, too.
         best_of: of so many texts the likeliest are given; None for no more than n.
+        starts: where messages begin in the prompt.
 
     Raises:
         ApiError: a field is out of range or asks for something that is not supported.
@@ -100,6 +105,8 @@ def order(
         wish=wish,
         score_prompt=score_prompt,
         markup=markup,
+        message_starts=starts.positions,
+        turn_start=starts.turn,
     )
     groups = [
         [

@@ -22,6 +22,7 @@ def total(summaries: Sequence[Summary], leading: Sequence[Summary] | None = None
     return Summary(
         prompt_tokens=sum(s.prompt_tokens for s in prompts),
         cached_tokens=sum(s.cached_tokens for s in prompts),
+        reuse=prompts[0].reuse,
         generated_tokens=sum(s.generated_tokens for s in summaries),
         prefilled_tokens=sum(s.prefilled_tokens for s in summaries),
         passes=sum(s.passes for s in summaries),
@@ -107,6 +108,7 @@ class Report:
         prompt_n = summary.prompt_tokens - summary.cached_tokens
         return {
             "cache_n": summary.cached_tokens,
+            **self.reuse,
             "prompt_n": prompt_n,
             "prompt_ms": summary.prefill_seconds * 1000,
             "prompt_per_second": _speed(prompt_n, summary.prefill_seconds),
@@ -117,6 +119,13 @@ class Report:
             "draft_n_accepted": counts.accepted,
             **self.speculation,
         }
+
+    @property
+    def reuse(self) -> dict[str, Any]:
+        """Where reused tokens came from, and why there are not more; of several prompts, for the
+        first."""
+        reuse = self.summary.reuse
+        return {"cache_from": reuse.origin or None, "cache_reason": reuse.reason or None}
 
     @property
     def speculation(self) -> dict[str, Any]:
@@ -146,6 +155,8 @@ class Report:
             "seed": self.seed,
             "exact": summary.exact,
             "verify": self.rule,
+            "cached_tokens": summary.cached_tokens,
+            **self.reuse,
             **self.speculation,
             "rounds": counts.rounds,
             "passes": summary.passes,
