@@ -27,6 +27,7 @@ from surefoot.drafting.mtp import FAILURES_ALLOWED, MOST_ROWS, MtpDrafter
 from surefoot.drafting.settings import SpeculationSettings
 from surefoot.drafting.trail import Trail
 from surefoot.engine import Engine, Generation, GenerationState, Request
+from surefoot.engine.cache import CacheSettings
 from tests.drafting.texts import sequence_of
 from tests.support.kinds import KINDS, simulated
 from tests.support.oracle import Oracle
@@ -52,6 +53,7 @@ class Bench:
     head: dict[str, Any] = field(default_factory=dict)
     drafter: dict[str, Any] = field(default_factory=dict)
     target: dict[str, Any] = field(default_factory=dict)
+    cache: CacheSettings = field(default_factory=CacheSettings)
 
     def __post_init__(self) -> None:
         like = {"vocabulary_size": VOCABULARY, "end_rate": 0.0}
@@ -61,7 +63,7 @@ class Bench:
         )
         self.toy = ToyHead(self.runtime, self.oracle, **self.head)
         self.mtp = MtpDrafter(self.toy, **{"n_max": self.depth, **self.drafter})
-        self.engine = Engine(self.runtime, self.mtp, max_draft=self.depth)
+        self.engine = Engine(self.runtime, self.mtp, max_draft=self.depth, cache=self.cache)
 
     def submit(
         self, prompt: Series[int], sampling: Sampling = GREEDY, length: int = LENGTH
@@ -562,7 +564,12 @@ def test_whatever_happens_an_exact_head_is_never_wrong(kind: str, heads: int, se
         slots=draw.randint(1, 3),
         depth=draw.randint(1, 5),
         head={"heads": heads, "fails": _now_and_then(draw.random())},
-        target={"fail_decode": fails, "batch_size": draw.choice([64, 512])},
+        target={
+            "fail_decode": fails,
+            "batch_size": draw.choice([64, 512]),
+            "checkpoints": draw.choice([0, 2, 8]),
+        },
+        cache=CacheSettings(draw.choice([0, 5000]), draw.choice([0, 20_000]), every=16),
     )
     generations: list[Generation] = []
     for _ in range(6):

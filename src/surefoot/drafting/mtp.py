@@ -164,6 +164,8 @@ class MtpDrafter:
         try:
             for head, entries in enumerate(unpack_trail(trail, tokens, state)):
                 self._head.load(sequence, entries, head)
+                # What was drafted before the state was saved is in it, too.
+                self._head.cut(sequence, trail.held[head], head)
         except (SurefootError, ValueError) as error:
             for head in range(self._head.heads):
                 self._begin_anew(trail, head, error)

@@ -43,7 +43,7 @@ def reason_for(prompt: int, known: int, reused: int, *, refused: bool) -> str:
         return f"no text that is held goes on like this prompt behind token {known}"
     where = (
         f"the history differs at token {known}"
-        if known < most
+        if known < prompt
         else f"the prompt ends inside the history, at token {prompt}"
     )
     if reused:

@@ -21,6 +21,9 @@ log = logging.getLogger(__name__)
 _MOST_TRIES = 8
 """So many states are tried at most, if one after the other can't be restored."""
 
+_MOST_CUTS = 2
+"""So many of them at most that would have to be cut, where a sliding window may have moved on."""
+
 
 class _Way(NamedTuple):
     """A state that a request could begin with.
@@ -36,6 +39,11 @@ class _Way(NamedTuple):
     origin: Origin
     source: Any
     text: Tokens
+
+    @property
+    def cut(self) -> int:
+        """How many tokens would have to be cut off."""
+        return len(self.text) - self.length
 
 
 class PromptCache:
@@ -79,9 +87,14 @@ class PromptCache:
         text = as_tokens(prompt)
         self._tiers.touch(text)
         ways, known = self._ways(text, slot)
-        ways.sort(key=lambda way: (-way.length, way.source is not slot, ORIGINS.index(way.origin)))
+        ways.sort(key=lambda w: (-w.length, w.source is not slot, ORIGINS.index(w.origin), w.cut))
         refused = False
-        for way in ways[:_MOST_TRIES]:
+        tries = cuts = 0
+        for way in ways:
+            unsure = way.cut > 0 and self._runtime.forgets
+            if tries == _MOST_TRIES or (unsure and cuts == _MOST_CUTS):
+                continue
+            tries, cuts = tries + 1, cuts + unsure
             try:
                 self._go(slot, way)
             except SurefootError as error:
