@@ -17,9 +17,12 @@ from surefoot.chat.template import ChatTemplate
 from surefoot.cli import parser
 from surefoot.commands.plan import EnginePlan
 from surefoot.decoding import GREEDY, Feed
+from surefoot.drafting.keeping import keepers_in
+from surefoot.drafting.mtp import MtpDrafter
 from surefoot.engine import Engine, Generation, Request
 from surefoot.engine.cache import CacheSettings
 from surefoot.runtime.libllama import LibllamaRuntime, LoadSettings, load
+from surefoot.runtime.libllama.head import MtpHead
 from surefoot.server.message_starts import message_starts
 from tests.conftest import FAMILY_FILES
 from tests.support.acceptance_prompts import PROMPTS
@@ -117,6 +120,15 @@ def acceptance(generation: Generation) -> float:
     return counts.accepted / counts.drafted
 
 
+def head_of(engine: Engine) -> MtpHead:
+    """The head that drafts."""
+    [drafter] = keepers_in(engine.main.drafter)
+    assert isinstance(drafter, MtpDrafter)
+    head = drafter._head
+    assert isinstance(head, MtpHead)
+    return head
+
+
 @pytest.mark.parametrize("drafter", DRAFTERS)
 @pytest.mark.parametrize("turns", [2, 10])
 def test_each_turn_evaluates_what_is_new_and_a_few_tokens_more(drafter: str, turns: int) -> None:
@@ -200,6 +212,9 @@ def test_a_conversation_that_comes_back_is_drafted_for_as_before(
         warm = made.ask(list(opening), length)
         assert warm.summary.reuse.origin == tier
         assert warm.summary.cached_tokens >= len(first.request.prompt)
+        if drafter == "draft-mtp":
+            # The head has an entry for all of the text, and not only for what came after.
+            assert head_of(made.engine).length(0) >= len(warm.request.prompt)
         check(oracle, warm)
         made.engine.forget()
         for path in tmp_path.rglob("*.state"):
