@@ -3,6 +3,7 @@
 import random
 from collections.abc import Sequence as Series
 from dataclasses import dataclass
+from typing import Any
 
 import pytest
 
@@ -11,6 +12,7 @@ from surefoot.drafting.chain import Chain
 from surefoot.drafting.ngram_mod import NgramMod
 from surefoot.drafting.ngram_simple import NgramSimple
 from surefoot.engine import Delta, Engine, Generation, GenerationState, Request
+from surefoot.engine.cache import CacheSettings
 from surefoot.runtime.simulated import SimulatedTokenizer
 from tests.engine.playing import VOCABULARY, knowing, oracle_of, runtime_of
 from tests.support.kinds import KINDS
@@ -163,13 +165,24 @@ def test_200_random_requests_all_end_and_none_is_wrong(kind: str, failing: float
     soak(kind, seed, failing)
 
 
-def soak(kind: str, seed: int, failing: float) -> None:
+def soak(
+    kind: str,
+    seed: int,
+    failing: float,
+    cache: CacheSettings | None = None,
+    **settings: Any,
+) -> Engine:
     """Play 200 requests.
 
     Args:
         kind: kind of memory.
         seed: what everything follows from.
         failing: share of passes that fail, though never so soon again that a request is given up.
+        cache: the prompt cache's budgets.
+        settings: more settings of the runtime.
+
+    Returns:
+        The engine, for a look at what is left.
     """
     draws = random.Random(seed)
     cases = make_cases(draws, oracle_of(kind, end_rate=END_RATE))
@@ -201,8 +214,10 @@ def soak(kind: str, seed: int, failing: float) -> None:
         context_length=CONTEXT,
         batch_size=128,
         fail_decode=fails,
+        **settings,
     )
-    play_through(Engine(runtime, drafter, max_draft=8), cases)
+    engine = Engine(runtime, drafter, max_draft=8, cache=cache)
+    play_through(engine, cases)
     for number, case in enumerate(cases):
         try:
             case.judge()
@@ -215,3 +230,4 @@ def soak(kind: str, seed: int, failing: float) -> None:
     assert sum(summary.counts.accepted for summary in summaries) > 0
     assert sum(summary.cached_tokens for summary in summaries) > 0
     assert (sum(summary.recoveries for summary in summaries) > 0) == (failing > 0)
+    return engine

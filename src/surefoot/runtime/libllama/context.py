@@ -96,8 +96,8 @@ def open_context(model: Model, parameters: binding.Structure) -> int:
     if not context:
         raise ModelLoadError(
             f"can't make a context for {model.info.name}: {log.reason(lines)}. If it is memory "
-            "that is short, ask for a smaller context (-c), fewer slots (-np) or fewer layers on "
-            "the GPU (-ngl)."
+            "that is short, ask for a smaller context (-c), fewer slots (-np), a smaller prompt "
+            "cache (--cache-device) or fewer layers on the GPU (-ngl)."
         )
     if not binding.llama_get_memory(context):
         binding.llama_free(context)

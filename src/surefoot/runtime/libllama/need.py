@@ -93,7 +93,8 @@ def _surely_fits(settings: LoadSettings, plan: ContextPlan, model: Model, availa
     keys_and_values = layers * binding.llama_model_n_embd(model.handle) * 2 * 2 * 2
     masks = settings.micro_batch_size * 6
     logits = (plan.outputs + settings.micro_batch_size) * model.vocabulary_size * 4
-    return plan.cells * (keys_and_values + masks) + logits < available / 2
+    states = plan.checkpoints * plan.fork_bytes
+    return plan.cells * (keys_and_values + masks) + logits + states < available / 2
 
 
 def _measured_need(settings: LoadSettings, plan: ContextPlan, file: HeadFile) -> MemoryNeed:
