@@ -55,6 +55,7 @@ def damaged() -> list[Any]:
     changes: list[dict[str, Any]] = [
         {"key": "b"},
         {"widths": {"allowed": [2, 9]}},
+        {"widths": {"allowed": [2, 10**6]}, "classes": [{"allowed": [2, 10**6]}]},
         {"widths": {"allowed": []}},
         {"widths": [2, 3]},
         {"widths": {"allowed": [2, 3.0]}, "classes": [{"allowed": [2, 3.0]}]},

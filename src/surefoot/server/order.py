@@ -83,6 +83,12 @@ def order(
     sampling = sampling_of(service, body)
     choices = body.n or 1
     count = best_of or choices
+    if count > service.runtime.slots:
+        raise invalid(
+            "n" if best_of is None else "best_of",
+            f"must be at most {service.runtime.slots}, the number of slots, and is {count}; "
+            "start with more (-np)",
+        )
     wish = wish_of(body)
     if count > choices and wish is None:
         wish = ScoreWish()

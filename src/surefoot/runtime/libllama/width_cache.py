@@ -17,7 +17,7 @@ from surefoot.decoding import Widths
 from surefoot.runtime.libllama import binding
 from surefoot.runtime.libllama.settings import LoadSettings
 from surefoot.runtime.libllama.threads import default_threads
-from surefoot.runtime.libllama.width_report import WidthReport
+from surefoot.runtime.libllama.width_report import WIDEST, WidthReport
 
 _FORMAT = 3
 _LOG = logging.getLogger(__name__)
@@ -111,7 +111,10 @@ def _report(data: Any, key: str) -> WidthReport:
 
 
 def _widths(data: Any) -> Widths:
-    return Widths(tuple(map(_count, data["allowed"])))
+    widths = Widths(tuple(map(_count, data["allowed"])))
+    if widths.most > WIDEST:
+        raise ValueError("wider than what is tried")
+    return widths
 
 
 def _by_width(data: Any) -> tuple[tuple[int, float], ...]:
