@@ -93,7 +93,9 @@ class ChatDialect:
 
 
 def _reason(reader: MessageReader, reason: str) -> str:
-    return "tool_calls" if reader.calls and reason == "stop" else reason
+    """OpenAI's finish reason: a client may carry calls out only if none was cut off."""
+    called = reader.calls and not reader.parser.cut
+    return "tool_calls" if called and reason == "stop" else reason
 
 
 def chat_router(service: Service) -> APIRouter:

@@ -50,6 +50,10 @@ class Parser(Protocol):
     def finish(self) -> list[Event]:
         """What was held back, once no more text comes. Nothing is made up."""
 
+    @property
+    def cut(self) -> bool:
+        """Whether a call has begun and its arguments are not complete, as far as has been seen."""
+
 
 class CallRules(NamedTuple):
     """How calls are written, for a grammar.

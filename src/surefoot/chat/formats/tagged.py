@@ -55,6 +55,7 @@ class TaggedParser:
         self._raw = ""
         self._begun = False
         self._index = -1
+        self._broken = False  # a call was given up before its arguments were complete
         self._fresh = True  # nothing but blanks has been said since the last tag
         self._blanks = ""
         self._behind_tag = self._inside
@@ -82,6 +83,11 @@ class TaggedParser:
         if self._fresh and not self._behind_tag and self._blanks:
             events.append(ContentDelta(self._blanks))  # an answer of blanks alone
         return events
+
+    @property
+    def cut(self) -> bool:
+        """Whether a call is incomplete; see `Parser`."""
+        return self._broken or (self._reader is not None and not self._reader.whole)
 
     # Text
 
@@ -169,6 +175,7 @@ class TaggedParser:
             self._fresh = self._behind_tag = True
             if progress is Progress.DONE:
                 return text[at + 1 :]
+            self._broken = self._broken or (self._begun and not reader.whole)
             # What was no part of a call after all is part of the answer.
             raw = self._raw.lstrip() if self._begun else self._raw
             if raw:
