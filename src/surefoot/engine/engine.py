@@ -309,7 +309,8 @@ class Engine:
 
         def make(lane: Lane) -> Sequence:
             fresh = self._maker.sequence(request, lane, lane.slots[0])
-            fresh.wish = None
+            # Nobody hears of scores, and those of a prompt would need room for its outputs.
+            fresh.wish, fresh.score_prompt = None, False
             return fresh
 
         strict = request.exact == "strict"
@@ -331,7 +332,6 @@ class Engine:
         try:
             lane = self._lanes.for_checks(strict=strict)
         except SurefootError as error:
-            log.warning("an answer can't be checked: %s", error)
-            self.self_check.give_up()
+            self.self_check.give_up(str(error))
             return
         self.self_check.step(lane)
