@@ -36,7 +36,11 @@ class Harmony:
 
     name = "harmony"
     markup = _ALL
-    reasoning: Tags | None = Tags(f"{_CHANNEL}analysis{_MESSAGE}", "<|end|>")
+    reasoning: Tags | None = Tags(
+        f"{_CHANNEL}analysis{_MESSAGE}",
+        "<|end|>",
+        again=f"{_START}assistant{_CHANNEL}analysis{_MESSAGE}",
+    )
 
     def parser(
         self,
@@ -45,6 +49,7 @@ class Harmony:
         reasoning: bool,
         opened: bool,
         calls: bool,
+        bound: bool = False,  # noqa: ARG002 - headers tell what is reasoning
     ) -> Parser:
         """A parser for one answer; see `Format`."""
         return HarmonyParser(reasoning=reasoning, opened=opened, calls=calls)
