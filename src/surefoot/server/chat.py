@@ -22,6 +22,7 @@ from surefoot.server.responding import respond
 from surefoot.server.rules import Ruled, checked, grammar_of
 from surefoot.server.schemas import ChatBody, body_schema
 from surefoot.server.service import Service
+from surefoot.server.thinking import with_thinking
 from surefoot.server.tools import Tools, calls_of, tools_of
 
 
@@ -121,6 +122,7 @@ def chat_router(service: Service) -> APIRouter:
 
 
 def _order(service: Service, body: ChatBody) -> tuple[Order, ChatDialect]:
+    body = with_thinking(service, body)
     variables, tools = body.template_variables, tools_of(body)
     messages = [message.model_dump(exclude_unset=True) for message in body.messages]
     text = service.template.render(messages, tools=tools.shown, **variables)

@@ -350,6 +350,29 @@ class GenerationBody(BaseModel):
         return self.model_extra or {}
 
 
+class Thinking(BaseModel):
+    """Whether to think, as Anthropic spells it."""
+
+    model_config = ConfigDict(strict=True, extra="forbid")
+
+    type: Literal["enabled", "disabled"]
+    budget_tokens: int | None = Field(None, ge=0)
+
+    @model_validator(mode="after")
+    def _has_a_budget_only_if_it_thinks(self) -> Self:
+        if self.type == "disabled" and self.budget_tokens:
+            raise PydanticCustomError("budget", "disabled can't have budget_tokens")
+        return self
+
+
+class ReasoningOptions(BaseModel):
+    """How much to think, as an object."""
+
+    model_config = ConfigDict(strict=True, extra="forbid")
+
+    effort: str | None = None
+
+
 class ChatBody(GenerationBody):
     """Body of `POST /v1/chat/completions`."""
 
@@ -357,7 +380,13 @@ class ChatBody(GenerationBody):
     chat_template_kwargs: dict[str, Any] | None = Field(
         None, description='Variables for the chat template, such as {"enable_thinking": false}.'
     )
-    reasoning_effort: str | None = Field(None, description="A variable for the chat template.")
+    reasoning_effort: str | None = Field(
+        None, description="A variable for the chat template; none: no reasoning."
+    )
+    reasoning: ReasoningOptions | None = Field(None, description="Its effort is reasoning_effort.")
+    thinking: Thinking | None = Field(
+        None, description="Whether to reason, and for how many tokens at most."
+    )
     enable_thinking: bool | None = Field(None, description="A variable for the chat template.")
     add_generation_prompt: bool | None = Field(
         None, description="False does not open the assistant's turn."
