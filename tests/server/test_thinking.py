@@ -83,7 +83,8 @@ def test_effort_is_a_variable_where_the_template_knows_it(fields: dict[str, Any]
 def test_the_usual_effort_is_accepted_anywhere(server: Running) -> None:
     for fields in ({"reasoning_effort": "medium"}, {"reasoning": {"effort": "medium"}}):
         assert asked(server, **fields)["choices"] == asked(server)["choices"]
-    for empty in ({"reasoning": {}}, {"reasoning": None}, {"thinking": None}):
+    nothing: list[dict[str, Any]] = [{"reasoning": {}}, {"reasoning": None}, {"thinking": None}]
+    for empty in nothing:
         assert asked(server, **empty)["choices"] == asked(server)["choices"]
 
 

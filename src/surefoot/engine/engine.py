@@ -98,6 +98,13 @@ class Engine:
         return self.main.max_draft
 
     @property
+    def depths(self) -> Mapping[str, int]:
+        """Most draft tokens a round, by the drafters' names, the first to be asked first."""
+        drafter, most = self.main.drafter, self.max_draft
+        depths = {} if drafter is None else drafter.depths
+        return {name: most if depth is None else min(depth, most) for name, depth in depths.items()}
+
+    @property
     def lanes(self) -> list[Lane]:
         """All lanes in which requests run."""
         return self._lanes.all

@@ -22,8 +22,8 @@ class Order:
     Attributes:
         groups: for each prompt its requests, which differ in their seeds alone.
         choices: how many of a group's texts are given, the likeliest by token.
-        drafter: who drafts; None if there is nobody.
-        max_draft: most draft tokens a round.
+        drafter: who may draft, as far as the request lets them; None if nobody may.
+        max_draft: most draft tokens a round that those make.
         speculation_off: why there will be no drafts; None if there may be.
         warnings: what of the body is not honoured.
     """
@@ -113,8 +113,19 @@ def order(
         for prompt in prompts
     ]
     off = service.speculation_off(body.max_draft)
-    max_draft = most_drafts if body.max_draft is None else min(body.max_draft, most_drafts)
-    return Order(groups, choices, service.drafter, max_draft, off, warnings)
+    depths = {} if off else _depths(service, body)
+    max_draft = max(depths.values(), default=0)
+    return Order(groups, choices, ",".join(depths) or None, max_draft, off, warnings)
+
+
+def _depths(service: Service, body: GenerationBody) -> dict[str, int]:
+    """Who may draft for a request, and how many tokens."""
+    types, most = body.wishes.types, body.max_draft
+    return {
+        name: depth if most is None else min(depth, most)
+        for name, depth in service.engine.engine.depths.items()
+        if types is None or name in types
+    }
 
 
 def known_tokens(service: Service, field: str, tokens: list[int]) -> list[int]:

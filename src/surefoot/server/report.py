@@ -69,7 +69,7 @@ class Report:
     Attributes:
         summary: the figures.
         seed: the seed of the answer, chosen by the client or by the server.
-        drafter: who drafted; None if there is nobody.
+        drafter: who might draft; None if nobody might.
         max_draft: most draft tokens a round that it might have.
         speculation_off: why nothing was drafted, in words; None if speculation was on.
         warnings: what of the request was not honoured.
