@@ -1,7 +1,7 @@
 """Answers are scored again at idle time, whatever was asked of them; what goes wrong is logged."""
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from collections.abc import Sequence as Series
 from typing import Any
 
@@ -9,29 +9,13 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from surefoot.decoding import DecodeError, Feed, ScoreWish, Widths
-from surefoot.engine import Agreement, Engine, Generation, LaneParts
+from surefoot.decoding import DecodeError, Feed, ScoreWish
+from surefoot.engine import Agreement, Engine, Generation
 from surefoot.runtime.base import ModelLoadError, Runtime
 from tests.engine.playing import Asker, play, runtime_of
+from tests.support.opener import Opener
 
 PROMPT = list(range(70, 110))
-
-
-class Opener:
-    """Opens siblings of a runtime, changed by somebody."""
-
-    widths: Widths | None = None
-    refusal = "this is a test"
-
-    def __init__(self, open_lane: Callable[[], Runtime]) -> None:
-        self._open = open_lane
-
-    def describe(self) -> Mapping[str, Any]:
-        return {}
-
-    def open(self, widths: Widths | None, *, drafts: bool) -> LaneParts:  # noqa: ARG002
-        runtime = self._open()
-        return LaneParts(runtime, None, runtime.close)
 
 
 def checked(
@@ -39,8 +23,7 @@ def checked(
 ) -> tuple[Generation, Agreement]:
     """An answer that was checked in a lane, and how that went."""
     runtime = runtime_of("hybrid")
-    opener = Opener(lambda: sibling(runtime.sibling()))
-    engine = Engine(runtime, opener=opener, self_check=1.0)
+    engine = Engine(runtime, opener=Opener(runtime, change=sibling), self_check=1.0)
     generation = engine.run(Asker("hybrid").request(PROMPT, **fields))
     play(engine)
     assert engine.self_check is not None

@@ -115,6 +115,11 @@ class Engine:
         return [slot for lane in self.lanes for slot in lane.slots]
 
     @property
+    def strict_busy(self) -> int:
+        """How many strict requests run, each in a lane of its own."""
+        return sum(len(lane.busy) for lane in self._lanes.strict)
+
+    @property
     def rounds(self) -> int:
         """Rounds played since the start, each one forward pass for all generations in it."""
         return sum(lane.rounds for lane in self.lanes)
