@@ -207,6 +207,8 @@ def test_what_the_cache_held_is_told_and_counted_once() -> None:
         assert first["usage"]["prompt_tokens_details"]["cached_tokens"] == 0
         assert second["usage"]["prompt_tokens_details"]["cached_tokens"] == 99
         assert second["timings"]["prompt_n"] == 1
+        assert first["timings"]["prompt_per_second"] > 0
+        assert second["timings"]["prompt_per_second"] is None, "nothing was prefilled"
         assert server.engine.runtime.passes == before + 1
 
 
