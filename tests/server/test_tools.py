@@ -102,6 +102,15 @@ def test_a_call_is_held_to_its_schema() -> None:
     assert json.loads(call["function"]["arguments"])["city"] in ("Rome", "Oslo")
 
 
+@pytest.mark.parametrize("told", [{}, {"parameters": None}], ids=str)
+def test_a_function_without_parameters_gets_no_arguments(told: dict[str, Any]) -> None:
+    now = {"type": "function", "function": {"name": "now", **told}}
+    with Running(ScriptedRuntime(call_text("now", zone=1), HERMES_WITHOUT_REASONING)) as server:
+        answer = server.answer("chat/completions", messages=USER, tools=[now], temperature=0)
+    [call] = answer["choices"][0]["message"]["tool_calls"]
+    assert json.loads(call["function"]["arguments"]) == {}
+
+
 @pytest.mark.parametrize(
     ("choice", "names"),
     [
