@@ -158,10 +158,10 @@ def _wishes(service: Service, body: GenerationBody) -> DraftWishes:
 
 def _max_tokens(service: Service, body: GenerationBody) -> int | None:
     for name, limit in body.limits.items():
-        if limit < 1:
-            raise invalid(name, f"must be at least 1, and is {limit}; leave it out for no limit")
-    default = None if body.n_predict == -1 else service.max_tokens
-    return min(body.limits.values(), default=default)
+        if limit < 1 and limit != -1:
+            raise invalid(name, f"must be at least 1, or -1 for no limit, and is {limit}")
+    default = None if -1 in body.limits.values() else service.max_tokens
+    return min((limit for limit in body.limits.values() if limit != -1), default=default)
 
 
 def _stops(body: GenerationBody) -> tuple[str, ...]:

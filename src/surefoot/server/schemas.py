@@ -178,9 +178,9 @@ class GenerationBody(BaseModel):
     model_config = ConfigDict(strict=True, extra="allow", protected_namespaces=())
 
     model: str | None = Field(None, description="Any name; the server has one model.")
-    max_tokens: int | None = Field(None, description="Null: to the end of the context.")
+    max_tokens: int | None = Field(None, description="-1: to the end of the context.")
     max_completion_tokens: int | None = Field(None, description="Newer name of max_tokens.")
-    n_predict: int | None = Field(None, description="llama-server's name of it; -1: no limit.")
+    n_predict: int | None = Field(None, description="llama-server's name of it.")
     temperature: float | None = None
     top_k: int | None = None
     top_p: float | None = None
@@ -308,12 +308,11 @@ class GenerationBody(BaseModel):
 
     @property
     def limits(self) -> dict[str, int]:
-        """The limits on generated tokens that were given, by field."""
-        n_predict = None if self.n_predict == -1 else self.n_predict
+        """The limits on generated tokens that were given, by field; -1 asks for none."""
         given = {
             "max_tokens": self.max_tokens,
             "max_completion_tokens": self.max_completion_tokens,
-            "n_predict": n_predict,
+            "n_predict": self.n_predict,
         }
         return {name: limit for name, limit in given.items() if limit is not None}
 
