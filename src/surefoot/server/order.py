@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from surefoot.constraints import ControlSpec
-from surefoot.decoding import DraftWishes, ScoreWish
+from surefoot.decoding import DraftWishes, Sampling, ScoreWish
 from surefoot.decoding.noise import SEED_LIMIT
 from surefoot.engine import Request, Summary
 from surefoot.server.errors import invalid
@@ -81,6 +81,7 @@ def order(
     if body.max_draft is not None and body.max_draft > most_drafts > 0:
         warnings.append(f"speculative.n_max: {body.max_draft} is above the server's {most_drafts}")
     sampling = sampling_of(service, body)
+    _check_rule(service, body, sampling)
     choices = body.n or 1
     count = best_of or choices
     wish = wish_of(body)
@@ -116,6 +117,32 @@ def order(
     depths = {} if off else _depths(service, body)
     max_draft = max(depths.values(), default=0)
     return Order(groups, choices, ",".join(depths) or None, max_draft, off, warnings)
+
+
+def _check_rule(service: Service, body: GenerationBody, sampling: Sampling) -> None:
+    """Refuse what rejection can't go together with, by the field that the client has sent.
+
+    Raises:
+        ApiError: it asks for strict decoding, or mirostat.
+    """
+    if (body.verify or service.rule) != "rejection":
+        return
+    strict = (body.exact or service.exact) == "strict"
+    if not strict and not sampling.mirostat:
+        return
+    if body.verify is not None:
+        other = "strict decoding" if strict else "mirostat"
+        sent = body.exact if strict else body.mirostat
+        where = "" if sent is not None else ", which is this server's default"
+        raise invalid("verify", f"rejection can't be used with {other}{where}")
+    field, value = "mirostat", str(sampling.mirostat)
+    if strict:
+        field, value = ("exact", "strict") if body.strict is None else ("strict", "true")
+    raise invalid(
+        field,
+        f"{value} can't be used on this server unless the request has verify: coupled, too, since "
+        f"it was started with --verify rejection",
+    )
 
 
 def _depths(service: Service, body: GenerationBody) -> dict[str, int]:
