@@ -187,3 +187,12 @@ def test_more_slots_than_tokens_in_a_pass_are_refused(surefoot: Command) -> None
     ended = surefoot("serve", "--port", "0", "-np", "64", "-b", "32")
     assert ended.code == 2
     assert ended.problem == "--batch-size: must have room for each of 64 slots"
+
+
+@pytest.mark.parametrize("other", [["--exact", "strict"], ["--mirostat", "2"]], ids=str)
+def test_a_server_that_could_answer_no_request_is_not_started(
+    surefoot: Command, other: list[str]
+) -> None:
+    ended = surefoot("serve", "--port", "0", "--verify", "rejection", *other)
+    assert ended.code == 2
+    assert ended.problem.startswith("--verify: must be coupled with " + other[0])

@@ -100,6 +100,10 @@ def run(options: argparse.Namespace) -> int:
             "--verify",
             "must be coupled with --exact strict: with rejection the text hangs on the drafts",
         )
+    if defaults.mirostat and options.verify == "rejection":
+        raise InvalidParameterError(
+            "--verify", "must be coupled with --mirostat, which steers by single choices"
+        )
     answers = AnswerSettings(
         exact=options.exact,
         rule=options.verify,
