@@ -46,6 +46,16 @@ def test_a_value_out_of_range_is_named_as_it_was_given(
     assert re.search(text, ended.problem)
 
 
+@pytest.mark.parametrize("command", ["run hi -n 5", "bench -n 5", "serve --port 0"])
+def test_a_bias_for_a_token_that_is_none_is_an_error_in_words(
+    surefoot: Command, command: str
+) -> None:
+    ended = surefoot(*command.split(), "-t", "1", "-l", "99999+1")
+    assert ended.code == 2
+    last = ended.err.splitlines()[-1]
+    assert last == "surefoot: error: --logit-bias: there is no token 99999; ids end at 8191"
+
+
 @pytest.mark.parametrize("kind", FILES)
 def test_a_file_that_is_no_model_is_an_error_in_words(
     surefoot: Command, tmp_path: Path, kind: str

@@ -83,7 +83,6 @@ def measure_prompts(options: argparse.Namespace) -> dict[str, Any]:
     if not plan.speculation.chosen:
         raise InvalidParameterError("--spec-type", "is 'none', so there is nothing to compare")
     prompts = read_prompts(options.prompts) if options.prompts else PROMPTS
-    sampling = shared.sampling(options)
     console = Console(stderr=True)
     with plan.open() as engine:
         with console.status("starting") as status:
@@ -91,7 +90,7 @@ def measure_prompts(options: argparse.Namespace) -> dict[str, Any]:
                 engine,
                 prompts,
                 lambda text: as_chat_tokens(engine.runtime, text),
-                sampling=sampling,
+                sampling=plan.sampling,
                 max_tokens=options.n_predict,
                 repeats=options.repeats,
                 progress=status.update,

@@ -72,7 +72,6 @@ def run(options: argparse.Namespace) -> int:
     """Run the subcommand; returns the exit code."""
     shared.set_up_logging(options)
     prompt = read_prompt(options)
-    sampling = shared.sampling(options)
     control = _control(options)
     plan = EnginePlan.of(options, slots=1)
     if options.n_predict < 1 and options.n_predict != -1:
@@ -80,7 +79,7 @@ def run(options: argparse.Namespace) -> int:
     with plan.open() as engine:
         request = Request(
             prompt=tuple(tokenize(engine.runtime, prompt, options)),
-            sampling=sampling,
+            sampling=plan.sampling,
             max_tokens=None if options.n_predict == -1 else options.n_predict,
             exact=options.exact,
             rule=options.verify,

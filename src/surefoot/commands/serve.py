@@ -85,7 +85,6 @@ def run(options: argparse.Namespace) -> int:
     from surefoot.server import AnswerSettings, bind, serve
 
     shared.set_up_logging(options)
-    defaults = shared.sampling(options)
     plan = EnginePlan.of(options, options.parallel)
     if options.alias is not None and not options.alias.isprintable():
         raise InvalidParameterError("--alias", "must be printable text")
@@ -116,7 +115,7 @@ def run(options: argparse.Namespace) -> int:
                 engine,
                 listener,
                 model_name=options.alias or _model_name(engine.runtime, options.model),
-                defaults=defaults,
+                defaults=plan.sampling,
                 seed=options.seed,
                 answers=answers,
                 max_tokens=None if options.n_predict == -1 else options.n_predict,

@@ -11,7 +11,7 @@ from starlette.responses import Response
 from surefoot import __version__
 from surefoot.chat import template_for
 from surefoot.chat.formats import FORMATS, Format, detect_format
-from surefoot.decoding import InvalidParameterError, Sampling, SurefootError
+from surefoot.decoding import Sampling, SurefootError
 from surefoot.engine import EngineThread
 from surefoot.server.answer_settings import AnswerSettings
 from surefoot.server.chat import chat_router
@@ -54,11 +54,7 @@ def create_app(
     runtime, info = engine.engine.runtime, engine.engine.runtime.info
     answers = answers or AnswerSettings()
     defaults = defaults or Sampling()
-    for token, _ in defaults.logit_bias:
-        if not 0 <= token < runtime.vocabulary_size:
-            raise InvalidParameterError(
-                "logit_bias", f"there is no token {token}; ids end at {runtime.vocabulary_size - 1}"
-            )
+    defaults.check_tokens(runtime.vocabulary_size)
     service = Service(
         engine=engine,
         template=template_for(info.chat_template, info.bos_text, info.eos_text),
