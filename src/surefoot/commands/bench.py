@@ -21,6 +21,7 @@ from surefoot.bench.overhead import (
 )
 from surefoot.bench.prompts import PROMPTS, Prompt
 from surefoot.commands import options as shared
+from surefoot.commands.parser import CommandParser
 from surefoot.commands.plan import EnginePlan
 from surefoot.commands.run import as_chat_tokens
 from surefoot.commands.sampling_options import add_sampling_arguments
@@ -32,7 +33,7 @@ ROLLBACK_CONTEXTS = (1024, 8192)
 """Tokens of context behind which a roll-back is measured."""
 
 
-def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+def add_parser(subparsers: "argparse._SubParsersAction[CommandParser]") -> None:
     """Add the subcommand's parser."""
     parser = subparsers.add_parser(
         "bench",

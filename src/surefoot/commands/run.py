@@ -16,6 +16,7 @@ from rich.table import Table
 
 from surefoot.chat.template import ChatTemplate
 from surefoot.commands import options as shared
+from surefoot.commands.parser import CommandParser
 from surefoot.commands.plan import EnginePlan
 from surefoot.commands.sampling_options import add_exactness_arguments, add_sampling_arguments
 from surefoot.constraints import ControlSpec, Grammar
@@ -31,7 +32,7 @@ class GenerationFailedError(SurefootError):
     """The generation could not be finished."""
 
 
-def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+def add_parser(subparsers: "argparse._SubParsersAction[CommandParser]") -> None:
     """Add the subcommand's parser."""
     parser = subparsers.add_parser(
         "run",

@@ -6,6 +6,8 @@ from pathlib import Path
 
 from surefoot.chat.formats import FORMATS
 from surefoot.commands import options as shared
+from surefoot.commands.llama_server import add_ineffective_arguments
+from surefoot.commands.parser import CommandParser
 from surefoot.commands.plan import EnginePlan
 from surefoot.commands.sampling_options import add_exactness_arguments, add_sampling_arguments
 from surefoot.decoding import InvalidParameterError
@@ -14,7 +16,7 @@ from surefoot.engine import Engine
 from surefoot.runtime.base import Runtime
 
 
-def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+def add_parser(subparsers: "argparse._SubParsersAction[CommandParser]") -> None:
     """Add the subcommand's parser."""
     parser = subparsers.add_parser(
         "serve",
@@ -76,6 +78,7 @@ def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]"
         help="score this share of the answers again without speculation, when idle (default: 0)",
     )
     add_speculation_arguments(parser)
+    add_ineffective_arguments(parser)
     shared.add_logging_arguments(parser, "log what is done; twice: libllama's log, too")
 
 
