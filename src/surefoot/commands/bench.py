@@ -21,6 +21,7 @@ from surefoot.bench.overhead import (
 )
 from surefoot.bench.prompts import PROMPTS, Prompt
 from surefoot.commands import options as shared
+from surefoot.commands.model_options import add_model_arguments, load_settings
 from surefoot.commands.parser import CommandParser
 from surefoot.commands.plan import EnginePlan
 from surefoot.commands.run import as_chat_tokens
@@ -55,7 +56,7 @@ def add_parser(subparsers: "argparse._SubParsersAction[CommandParser]") -> None:
         action="store_true",
         help="measure surefoot's own time per round and the cost of a roll-back, and no prompts",
     )
-    shared.add_model_arguments(parser)
+    add_model_arguments(parser)
     add_sampling_arguments(parser)
     parser.set_defaults(temp=0.0, seed=1)
     add_speculation_arguments(parser)
@@ -122,7 +123,7 @@ def read_prompts(path: Path) -> list[Prompt]:
 
 def measure_overhead(options: argparse.Namespace) -> dict[str, Any]:
     """Measure Python's own time per round, and the cost of a roll-back."""
-    settings = shared.load_settings(options, slots=4, longest_draft=64)
+    settings = load_settings(options, slots=4, longest_draft=64)
     own = [decoding_cost(size, n) for size in (8192, 151_936) for n in (1, 4)]
     runtime = load(replace(settings, context_length=256))
     try:

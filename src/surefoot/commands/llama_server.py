@@ -30,7 +30,7 @@ _MEDIA = "surefoot reads text alone"
 _PROXY = "a proxy in front of surefoot, such as nginx, can do that"
 _PAGE = "there is no web page to chat in"
 _ONE_MODEL = "a server has one model; start one server for each"
-_PER_REQUEST = "requests carry it"
+_PER_REQUEST = "requests to a server carry it"
 
 INSTEAD: dict[tuple[str, ...], str] = {
     ("-sm", "--split-mode"): f"{_GPUS} one",
@@ -46,6 +46,8 @@ INSTEAD: dict[tuple[str, ...], str] = {
     ("-hfd", "-hfrd", "--hf-repo-draft", "--spec-draft-hf"): _DRAFT_DOWNLOAD,
     ("-lv", "--verbosity", "--log-verbosity", "--log-verbose"): _LOG,
     ("--log-disable", "--log-file", "--log-colors"): f"{_LOG}; it all goes to stderr",
+    ("-j", "--json-schema", "-jf", "--json-schema-file"): f"{_PER_REQUEST}, as json_schema",
+    ("--grammar", "--grammar-file"): f"{_PER_REQUEST}, as grammar",
     ("-kvu", "--kv-unified", "-no-kvu", "--no-kv-unified", "--kv-unified-per-slot"): _UNIFIED,
     ("-ctxcp", "--ctx-checkpoints", "--swa-checkpoints"): _CHECKPOINTS,
     ("-cms", "--checkpoint-min-step", "-cram", "--cache-ram"): _CHECKPOINTS,

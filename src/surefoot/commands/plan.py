@@ -6,7 +6,8 @@ from contextlib import closing, contextmanager
 from dataclasses import dataclass
 
 from surefoot.commands.lanes import lanes_for
-from surefoot.commands.options import as_options, load_settings, sampling
+from surefoot.commands.model_options import load_settings
+from surefoot.commands.options import as_options, sampling
 from surefoot.commands.speculation import drafting_for, settings_of, uses_own_head
 from surefoot.decoding import Sampling, SyntheticAcceptance
 from surefoot.drafting.settings import SpeculationSettings

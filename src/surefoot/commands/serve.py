@@ -7,6 +7,7 @@ from pathlib import Path
 from surefoot.chat.formats import FORMATS
 from surefoot.commands import options as shared
 from surefoot.commands.llama_server import add_ineffective_arguments
+from surefoot.commands.model_options import add_model_arguments
 from surefoot.commands.parser import CommandParser
 from surefoot.commands.plan import EnginePlan
 from surefoot.commands.sampling_options import add_exactness_arguments, add_sampling_arguments
@@ -47,7 +48,7 @@ def add_parser(subparsers: "argparse._SubParsersAction[CommandParser]") -> None:
         metavar="N",
         help="most tokens for requests that set no limit (default: -1, to the end of the context)",
     )
-    shared.add_model_arguments(parser)
+    add_model_arguments(parser)
     add_sampling_arguments(parser)
     add_exactness_arguments(parser)
     answers = parser.add_argument_group("answers")

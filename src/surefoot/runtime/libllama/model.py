@@ -20,7 +20,7 @@ _NO_ADVICE = "Run with -v to see all that libllama has to say."
 
 
 def model_parameters(
-    file: HeadFile, gpu_layers: int | None = None, *, mtp: bool = False
+    file: HeadFile, gpu_layers: int | None = None, load_mode: str = "auto", *, mtp: bool = False
 ) -> binding.Structure:
     """What to ask libllama for when it loads a file.
 
@@ -28,10 +28,12 @@ def model_parameters(
         file: what is known of heads in the file; where it lacks some that its metadata announce,
             libllama is told that there are none.
         gpu_layers: layers to put on a GPU; None for all, if there is one.
+        load_mode: how weights get into memory, a name in `binding.LOAD_MODES`.
         mtp: whether to load multi-token-prediction heads, too.
     """
     parameters = binding.llama_model_default_params()
     parameters.load_mtp = mtp
+    parameters.load_mode = binding.LOAD_MODES[load_mode]
     if gpu_layers is not None:
         parameters.n_gpu_layers = gpu_layers
     if file.corrections:
