@@ -6,8 +6,10 @@ from pathlib import Path
 import pytest
 
 from surefoot import models
-from surefoot.runtime.libllama import need
+from surefoot.runtime.libllama import LoadSettings, load, need
 from tests.commands.conftest import Command
+from tests.conftest import FAMILY_FILES
+from tests.support.random_models import random_model
 
 DRAFT = models.DRAFT.read_bytes()
 
@@ -175,6 +177,16 @@ def test_what_can_not_be_parsed_is_a_usage_error(surefoot: Command, arguments: l
     assert ended.code == 2
     command = "surefoot run" if arguments[:1] == ["run"] else "surefoot"
     assert ended.problem.endswith(f" (see {command} --help)")
+
+
+def test_a_file_without_a_name_or_a_tokenizer_is_called_by_its_own(surefoot: Command) -> None:
+    """libllama writes n/a for a name that it doesn't know."""
+    path = random_model("lfm2", FAMILY_FILES)
+    ended = surefoot.run("hi", "-m", str(path))
+    assert ended.code == 1
+    assert ended.problem.startswith(f"the model file '{path.name}' has no tokenizer")
+    with load(LoadSettings(path, context_length=64, threads=1)) as runtime:
+        assert runtime.info.name == path.stem
 
 
 def test_version_and_help_are_there(surefoot: Command) -> None:
