@@ -1,6 +1,7 @@
 """From options to an engine that runs: what is to be loaded, checked first and opened later."""
 
 import argparse
+import logging
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
@@ -14,6 +15,8 @@ from surefoot.drafting.settings import SpeculationSettings
 from surefoot.drafting.synthetic import synthetic_acceptance
 from surefoot.engine import Engine
 from surefoot.runtime.libllama import LibllamaRuntime, LoadSettings, load
+
+_LOG = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,4 +88,13 @@ class EnginePlan:
         except BaseException:
             runtime.close()
             raise
+        trained = runtime.info.training_context
+        if 0 < trained < runtime.context_length:
+            _LOG.warning(
+                "-c gives each slot %d tokens, and %s was trained for %d: text beyond those may "
+                "make no sense",
+                runtime.context_length,
+                runtime.info.name,
+                trained,
+            )
         return runtime
