@@ -199,6 +199,7 @@ def test_version_and_help_are_there(surefoot: Command) -> None:
         assert command in top.out
     listed = surefoot("run", "--help")
     assert listed.code == 0
+    assert "docs/glossary.md" in listed.out
     for option in ("--model", "--ctx-size", "--temp", "--seed", "--spec-type", "--json", "--file"):
         assert option in listed.out
 

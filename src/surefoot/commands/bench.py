@@ -33,6 +33,12 @@ from surefoot.runtime.libllama import load
 ROLLBACK_CONTEXTS = (1024, 8192)
 """Tokens of context behind which a roll-back is measured."""
 
+_LEGEND = (
+    "ratio, (range): speed of drafted by plain, median and extremes of the pairs\n"
+    "acc.: draft tokens accepted; t/pass: tokens committed by a forward pass\n"
+    "=/~/x: pairs with the same tokens / parting at a near tie / parting elsewhere"
+)
+
 
 def add_parser(subparsers: "argparse._SubParsersAction[CommandParser]") -> None:
     """Add the subcommand's parser."""
@@ -147,13 +153,11 @@ def as_tables(result: dict[str, Any]) -> list[Table]:
 
 
 def _rows_table(model: str, table_rows: list[Row]) -> Table:
-    """Speeds are in tokens a second, t/pass are tokens a forward pass.
-
-    `=/~/x` counts pairs that are equal, part at a near tie, or part elsewhere.
-    """
     drafter = table_rows[0].drafter
     title = f"{model}: {drafter} against plain decoding (tokens/s)"
-    table = Table(title=title, title_justify="left", box=SIMPLE)
+    table = Table(
+        title=title, title_justify="left", box=SIMPLE, caption=_LEGEND, caption_justify="left"
+    )
     table.add_column("prompts", no_wrap=True, min_width=12)
     for name in ("plain", "drafted", "ratio", "(range)", "acc.", "t/pass", "=/~/x"):
         table.add_column(name, justify="right", no_wrap=True)

@@ -11,6 +11,10 @@ from typing import Any, NoReturn
 
 from surefoot.commands.llama_server import advice_on
 
+_EPILOG = (
+    "Words such as draft, slot, fork and snapshot are explained in docs/glossary.md; "
+    "docs/llama-server.md compares the options with llama-server's."
+)
 _OPTION = re.compile(r"(-[A-Za-z](?:[A-Za-z][^\s=]*)?|--[^\s=]+)(=.*)?", re.DOTALL)
 _REPEATED = re.compile(r"(-(.))\2+")  # such as -vv
 
@@ -27,7 +31,7 @@ class CommandParser(OneLineParser):
     """The parser of a subcommand. Options can't be abbreviated, and what is unknown is refused."""
 
     def __init__(self, **settings: Any) -> None:
-        super().__init__(allow_abbrev=False, **settings)
+        super().__init__(allow_abbrev=False, epilog=_EPILOG, **settings)
 
     def parse_known_args(  # type: ignore[override]
         self, args: Series[str] | None = None, namespace: argparse.Namespace | None = None
