@@ -208,3 +208,27 @@ def test_more_slots_than_tokens_in_a_pass_are_refused(surefoot: Command) -> None
     ended = surefoot("serve", "--port", "0", "-np", "64", "-b", "32")
     assert ended.code == 2
     assert ended.problem == "--batch-size: must have room for each of 64 slots"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "problem"),
+    [
+        (["--api-key", ""], "--api-key: holds no key; leave it out to let everybody in"),
+        (["--api-key", " , "], "--api-key: holds no key"),
+        (["--api-key-file", "empty"], "--api-key-file: holds no key"),
+        (["--api-key-file", "none"], "--api-key-file: none can't be read: No such file"),
+    ],
+)
+def test_an_option_for_keys_without_a_key_opens_no_server(
+    surefoot: Command,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    arguments: list[str],
+    problem: str,
+) -> None:
+    """Or a script whose variable is empty would let everybody in."""
+    monkeypatch.chdir(tmp_path)
+    Path("empty").write_text("# nothing\n", encoding="utf-8")
+    ended = surefoot("serve", *arguments)
+    assert ended.code == 2
+    assert ended.problem.startswith(problem)

@@ -38,6 +38,20 @@ def add_parser(subparsers: "argparse._SubParsersAction[CommandParser]") -> None:
         metavar="N",
         help="slots: how many requests run at once (default: %(default)s)",
     )
+    server.add_argument(
+        "--api-key",
+        action="append",
+        default=[],
+        metavar="KEY,...",
+        help="requests must have one of these keys, all but GET /health and /v1/models; others on "
+        "this machine can read it in the list of processes (default: everybody is let in)",
+    )
+    server.add_argument(
+        "--api-key-file",
+        type=Path,
+        metavar="FILE",
+        help="keys from a file, one a line; lines that begin with # are comments",
+    )
     server.add_argument("-a", "--alias", metavar="NAME", help="what to call the model")
     server.add_argument(
         "-n",
@@ -103,6 +117,7 @@ def run(options: argparse.Namespace) -> int:
             "--verify",
             "must be coupled with --exact strict: with rejection the text hangs on the drafts",
         )
+    keys = _keys(options)
     answers = AnswerSettings(
         exact=options.exact,
         rule=options.verify,
@@ -122,11 +137,29 @@ def run(options: argparse.Namespace) -> int:
                 defaults=plan.sampling,
                 seed=options.seed,
                 answers=answers,
+                keys=keys,
                 max_tokens=None if options.n_predict == -1 else options.n_predict,
                 ready=lambda url: print(_welcome(url, engine), file=sys.stderr, flush=True),
             )
     print("surefoot: stopped", file=sys.stderr)
     return 0
+
+
+def _keys(options: argparse.Namespace) -> tuple[str, ...]:
+    """The API keys, those of the file included.
+
+    Raises:
+        InvalidParameterError: the file can't be read, or there is an option and no key.
+    """
+    keys = [key.strip() for text in options.api_key for key in text.split(",")]
+    if options.api_key_file is not None:
+        lines = shared.read_text("--api-key-file", options.api_key_file).splitlines()
+        keys += [line.strip() for line in lines if not line.startswith("#")]
+    found = tuple(filter(None, keys))
+    if not found and (options.api_key or options.api_key_file is not None):
+        name = "--api-key" if options.api_key else "--api-key-file"
+        raise InvalidParameterError(name, "holds no key; leave it out to let everybody in")
+    return found
 
 
 def _model_name(runtime: Runtime, path: Path) -> str:
