@@ -45,7 +45,7 @@ def add_model_arguments(parser: argparse.ArgumentParser) -> None:
         "--n-gpu-layers",
         type=_gpu_layers,
         metavar="N",
-        help="layers to keep on the GPU, or 'all' (default: all, if there is a GPU backend)",
+        help="layers to keep on the GPU, or 'all' (default: auto, which is all if there is a GPU)",
     )
     group.add_argument(
         "-b",
@@ -69,20 +69,25 @@ def add_model_arguments(parser: argparse.ArgumentParser) -> None:
             f"--cache-type-{letter}",
             choices=list(binding.CACHE_TYPES),
             default="f16",
-            help=f"number type that attention keeps {what} in (default: f16)",
+            metavar="TYPE",
+            help=f"number type that attention keeps {what} in: {', '.join(binding.CACHE_TYPES)} "
+            "(default: f16)",
         )
     group.add_argument(
         "-fa",
         "--flash-attn",
         choices=list(binding.FLASH_ATTENTION),
         default="auto",
-        help="flash attention (default: auto, wherever the device can)",
+        metavar="WHEN",
+        help="flash attention: on, off, or auto, the default: wherever the device can",
     )
     group.add_argument(
         "-lm",
         "--load-mode",
         choices=list(binding.LOAD_MODES),
-        help="how weights get into memory (default: auto, mapped if the device can)",
+        metavar="MODE",
+        help=f"how weights get into memory: {', '.join(binding.LOAD_MODES)} (default: auto, mapped "
+        "if the device can)",
     )
     group.add_argument(
         "--mlock",
@@ -118,13 +123,17 @@ def _add_template_arguments(group: "argparse._ArgumentGroup") -> None:
     )
 
 
-def _gpu_layers(text: str) -> int:
+def _gpu_layers(text: str) -> int | None:
+    if text == "auto":
+        return None
     if text == "all":
         return 1 << 16
     try:
         return int(text)
     except ValueError:
-        raise argparse.ArgumentTypeError(f"must be a number or 'all', not {text!r}") from None
+        raise argparse.ArgumentTypeError(
+            f"must be a number, 'auto' or 'all', not {text!r}"
+        ) from None
 
 
 def load_settings(
