@@ -189,6 +189,7 @@ class Engine:
         """Raise what keeps the request from being served."""
         if len(request.prompt) >= self.runtime.context_length:
             raise PromptTooLongError(len(request.prompt), self.runtime.context_length)
+        request.sampling.check_tokens(self.runtime.vocabulary_size)
         if request.exact == "strict":
             check_strict(self._lanes.opener)
         if request.control is not None:

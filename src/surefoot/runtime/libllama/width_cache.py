@@ -34,7 +34,8 @@ def key_of(settings: LoadSettings, vocabulary_size: int) -> str:
 
     How drafts are made is not in it (heads, snapshots): the class must be the same for all, and
     neither moves a bit. The number of threads is: they share out the attention of a token by
-    itself, so that its logits change with it.
+    itself, so that its logits change with it. So are the kind of attention and the types of its
+    keys and values.
 
     Args:
         settings: how the model was loaded.
@@ -52,6 +53,10 @@ def key_of(settings: LoadSettings, vocabulary_size: int) -> str:
         settings.gpu_layers,
         settings.micro_batch_size,
         settings.threads or default_threads(),
+        settings.threads_batch,
+        settings.cache_type_k,
+        settings.cache_type_v,
+        settings.flash_attention,
     ]
     return hashlib.sha256(json.dumps(facts).encode()).hexdigest()[:32]
 
