@@ -117,7 +117,7 @@ def run(options: argparse.Namespace) -> int:
             "--verify",
             "must be coupled with --exact strict: with rejection the text hangs on the drafts",
         )
-    if defaults.mirostat and options.verify == "rejection":
+    if plan.sampling.mirostat and options.verify == "rejection":
         raise InvalidParameterError(
             "--verify", "must be coupled with --mirostat, which steers by single choices"
         )
