@@ -1,20 +1,24 @@
 """From options to an engine that runs: what is to be loaded, checked first and opened later."""
 
 import argparse
+import logging
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 
 from surefoot.commands.cache_options import cache_settings
 from surefoot.commands.lanes import lanes_for
-from surefoot.commands.options import load_settings
+from surefoot.commands.model_options import load_settings
+from surefoot.commands.options import as_options, sampling
 from surefoot.commands.speculation import drafting_for, settings_of, uses_own_head
-from surefoot.decoding import SyntheticAcceptance
+from surefoot.decoding import Sampling, SyntheticAcceptance
 from surefoot.drafting.settings import SpeculationSettings
 from surefoot.drafting.synthetic import synthetic_acceptance
 from surefoot.engine import Engine
 from surefoot.engine.cache import CacheSettings
-from surefoot.runtime.libllama import LoadSettings, load
+from surefoot.runtime.libllama import LibllamaRuntime, LoadSettings, load
+
+_LOG = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +28,7 @@ class EnginePlan:
     Attributes:
         options: with those of a model and of speculation.
         settings: how to load the target.
+        sampling: how tokens are chosen.
         speculation: how to draft.
         synthetic: what judges drafts by chance; None for real verification.
         measure: whether width classes are measured, if they have not been yet.
@@ -32,6 +37,7 @@ class EnginePlan:
 
     options: argparse.Namespace
     settings: LoadSettings
+    sampling: Sampling
     speculation: SpeculationSettings
     synthetic: SyntheticAcceptance | None
     measure: bool
@@ -44,6 +50,7 @@ class EnginePlan:
         Raises:
             InvalidParameterError: one is outside its range.
         """
+        asked = sampling(options)
         speculation = settings_of(options)
         synthetic = synthetic_acceptance(speculation)
         mtp = uses_own_head(speculation)
@@ -56,7 +63,7 @@ class EnginePlan:
             checkpoint_bytes=cache.device,
         )
         measure = options.command == "serve" or getattr(options, "exact", "fast") == "strict"
-        return cls(options, settings, speculation, synthetic, measure, cache)
+        return cls(options, settings, asked, speculation, synthetic, measure, cache)
 
     @contextmanager
     def open(self) -> Iterator[Engine]:
@@ -64,10 +71,11 @@ class EnginePlan:
 
         Raises:
             ModelLoadError: a model can't be loaded.
-            InvalidParameterError, VocabularyMismatchError: see `drafting_for`.
+            InvalidParameterError: a token that gets a bias is none; see also `drafting_for`.
+            VocabularyMismatchError: see there.
         """
         with (
-            closing(load(self.settings)) as runtime,
+            closing(self._load()) as runtime,
             drafting_for(runtime, self.speculation, self.options) as drafting,
             lanes_for(runtime, drafting, measure=self.measure) as lanes,
         ):
@@ -82,3 +90,23 @@ class EnginePlan:
             )
             with closing(engine):
                 yield engine
+
+    def _load(self) -> LibllamaRuntime:
+        """The target, if it fits the options that only a loaded model can tell about."""
+        runtime = load(self.settings)
+        try:
+            with as_options():
+                self.sampling.check_tokens(runtime.vocabulary_size)
+        except BaseException:
+            runtime.close()
+            raise
+        trained = runtime.info.training_context
+        if 0 < trained < runtime.context_length:
+            _LOG.warning(
+                "-c gives each slot %d tokens, and %s was trained for %d: text beyond those may "
+                "make no sense",
+                runtime.context_length,
+                runtime.info.name,
+                trained,
+            )
+        return runtime

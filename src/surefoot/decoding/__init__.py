@@ -10,6 +10,7 @@ from surefoot.decoding.ending import Ending, Finish
 from surefoot.decoding.errors import (
     DecodeError,
     InvalidParameterError,
+    NoTokenError,
     RollbackRefusedError,
     SurefootError,
 )
@@ -70,6 +71,7 @@ __all__ = [
     "Judgement",
     "KeepingHead",
     "Memory",
+    "NoTokenError",
     "Outcome",
     "Rollback",
     "RollbackKind",
