@@ -1,5 +1,6 @@
 """The `Runtime` protocol: a decoding target together with its tokenizer and what it is."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -96,6 +97,10 @@ class Runtime(Target, Protocol):
         """Most tokens in one forward pass."""
 
     @property
+    def micro_batch_size(self) -> int:
+        """Most tokens in one graph run."""
+
+    @property
     def most_outputs(self) -> int:
         """Most tokens with logits in one forward pass."""
 
@@ -106,6 +111,13 @@ class Runtime(Target, Protocol):
     @property
     def graph_runs(self) -> int:
         """Graph runs so far; a pass over sequences of unequal width may need several."""
+
+    def graph_runs_of(self, widths: Mapping[int, int]) -> int:
+        """How many graph runs a pass would take.
+
+        Args:
+            widths: tokens of each sequence in it, by sequence id; at least one sequence.
+        """
 
     def sibling(self, widths: Widths | None = None) -> "Runtime":
         """Another runtime with the same weights, and memory of its own for one live sequence.

@@ -1,6 +1,6 @@
 """A model that libllama runs, as the rest of surefoot sees it."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from collections.abc import Sequence as Series
 from dataclasses import replace
 from types import TracebackType
@@ -27,7 +27,7 @@ from surefoot.runtime.libllama.memory import SequenceMemory
 from surefoot.runtime.libllama.model import Model
 from surefoot.runtime.libllama.need import check_memory
 from surefoot.runtime.libllama.passes import Limits, Passes
-from surefoot.runtime.libllama.pieces import Cutting
+from surefoot.runtime.pieces import Cutting
 from surefoot.runtime.libllama.probe import probe_rollback
 from surefoot.runtime.libllama.settings import LoadSettings
 from surefoot.runtime.libllama.tokenizer import LibllamaTokenizer
@@ -93,6 +93,7 @@ class LibllamaRuntime:
             snapshots=snapshots,
         )
         self._limits = limits
+        self._cutting = cutting
         self._memory = SequenceMemory(
             binding.llama_get_memory(context) or 0,
             sequences=limits.sequences,
@@ -151,6 +152,11 @@ class LibllamaRuntime:
         return self._limits.tokens
 
     @property
+    def micro_batch_size(self) -> int:
+        """Most tokens in one graph run."""
+        return self._cutting.most
+
+    @property
     def most_outputs(self) -> int:
         """Most tokens with logits in one forward pass."""
         return self._limits.outputs
@@ -169,6 +175,10 @@ class LibllamaRuntime:
     def graph_runs(self) -> int:
         """Graph runs so far, by libllama's rules for cutting a pass; see `pieces`."""
         return self._passes.graph_runs
+
+    def graph_runs_of(self, widths: Mapping[int, int]) -> int:
+        """How many graph runs a pass of such widths would take; see `pieces`."""
+        return self._cutting.runs(dict(sorted(widths.items())))
 
     def decode(self, feeds: Series[Feed]) -> list[NDArray[np.float32]]:
         """Run one forward pass; see `Target.decode`.

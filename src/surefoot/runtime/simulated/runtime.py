@@ -1,7 +1,7 @@
 """`SimulatedRuntime`: the toy model behind the `Runtime` protocol."""
 
 import time
-from collections.abc import Callable, Hashable, Iterable
+from collections.abc import Callable, Hashable, Iterable, Mapping
 from collections.abc import Sequence as Series
 from typing import Any
 
@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from surefoot.decoding import DecodeError, Feed, Rollback, Widths
 from surefoot.runtime.base import ModelInfo
+from surefoot.runtime.pieces import Cutting
 from surefoot.runtime.simulated.attention import AttentionMemory
 from surefoot.runtime.simulated.faults import FaultPlan, fault_plan
 from surefoot.runtime.simulated.language import Language
@@ -38,6 +39,7 @@ class SimulatedRuntime:
         slots: how many live sequences; as many spare ids follow.
         context_length: tokens of context for each live sequence.
         batch_size: most tokens in one pass.
+        micro_batch_size: most tokens in one graph run; None for as many as in a pass.
         snapshots: how many tokens of the last pass recurrent or hybrid memory can be cut by.
         can_fork: whether memory can be forked.
         window: how far windowed attention sees, in tokens.
@@ -64,6 +66,7 @@ class SimulatedRuntime:
         slots: int = 1,
         context_length: int = 4096,
         batch_size: int = 512,
+        micro_batch_size: int | None = None,
         snapshots: int = 0,
         can_fork: bool = True,
         window: int = 16,
@@ -82,6 +85,7 @@ class SimulatedRuntime:
         self.slots = slots
         self.context_length = context_length
         self.batch_size = batch_size
+        self.micro_batch_size = min(micro_batch_size or batch_size, batch_size)
         self.most_outputs = batch_size
         self.passes = 0
         self.graph_runs = 0
@@ -93,6 +97,12 @@ class SimulatedRuntime:
         self._recurs = memory in ("recurrent", "hybrid")
         self._seed = seed
         self._snapshots = snapshots if self._recurs else 0
+        self._cutting = Cutting(
+            most=self.micro_batch_size,
+            recurrent=self._recurs,
+            consecutive=memory == "recurrent",
+            snapshots=self._snapshots,
+        )
         self._can_fork = can_fork
         self._memory = _memory(memory, self._snapshots, window, window_reserve)
         self._language = Language(seed, self.tokenizer, end_rate)
@@ -113,6 +123,7 @@ class SimulatedRuntime:
             "seed": seed,
             "context_length": context_length,
             "batch_size": batch_size,
+            "micro_batch_size": micro_batch_size,
             "snapshots": snapshots,
             "can_fork": can_fork,
             "window": window,
@@ -192,7 +203,7 @@ class SimulatedRuntime:
         if self._fails(number):
             self._fail(feeds, number)
         self.passes += 1
-        self.graph_runs += len({len(feed.tokens) for feed in feeds}) if self._recurs else 1
+        self.graph_runs += self.graph_runs_of({f.sequence: len(f.tokens) for f in feeds})
         self._rows = np.empty(
             (sum(feed.outputs for feed in feeds), self.vocabulary_size), dtype=np.float32
         )
@@ -205,6 +216,10 @@ class SimulatedRuntime:
             logits.append(lent[start:end])
             start = end
         return logits
+
+    def graph_runs_of(self, widths: Mapping[int, int]) -> int:
+        """How many graph runs a pass takes, by libllama's rules; see `Cutting`."""
+        return self._cutting.runs(dict(sorted(widths.items())))
 
     def fork(self, source: int, copy: int, start: int, end: int) -> None:
         """Share a range of cells and the recurrent state; see `Target.fork`."""
