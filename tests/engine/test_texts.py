@@ -66,9 +66,8 @@ def test_all_slots_are_alike(kind: str) -> None:
     done: list[tuple[list[int], object]] = []
     for slot in range(4):
         engine, _ = engine_of(kind, asker.drafter(PROMPTS), slots=4)
-        for earlier in range(slot):
-            engine.submit(asker.request(PROMPTS[earlier], max_tokens=200), lambda _: None)
-        engine.step()
+        for earlier in range(slot):  # a slot that was never used comes first
+            engine.run(asker.request(PROMPTS[earlier]))
         generation = engine.submit(asker.request(PROMPTS[5]), lambda _: None)
         engine.step()
         assert engine.slots[slot].generation is generation

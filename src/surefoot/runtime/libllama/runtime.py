@@ -27,11 +27,11 @@ from surefoot.runtime.libllama.memory import SequenceMemory
 from surefoot.runtime.libllama.model import Model
 from surefoot.runtime.libllama.need import check_memory
 from surefoot.runtime.libllama.passes import Limits, Passes
-from surefoot.runtime.pieces import Cutting
 from surefoot.runtime.libllama.probe import probe_rollback
 from surefoot.runtime.libllama.settings import LoadSettings
 from surefoot.runtime.libllama.tokenizer import LibllamaTokenizer
 from surefoot.runtime.libllama.width_report import WidthReport
+from surefoot.runtime.pieces import Cutting
 
 
 class LibllamaRuntime:
