@@ -15,6 +15,7 @@ class Slot:
         memory: the slot's memory in the model.
         generation: who runs here; None if the slot is idle.
         prefilling: whether the memory still has to absorb the prompt.
+        prefilled: the number of the last prefill pass for it; 0 for none yet.
         entered: when the generation came in, by time.perf_counter.
         failures: failed passes since the generation last committed a token.
         last_used: the engine's clock when the slot was last given back.
@@ -25,6 +26,7 @@ class Slot:
         self.memory = memory
         self.generation: Generation | None = None
         self.prefilling = False
+        self.prefilled = 0
         self.entered = 0.0
         self.failures = 0
         self.last_used = 0
@@ -55,6 +57,7 @@ class Slot:
         """Give the slot back; the memory stays, for who comes next with the same history."""
         self.generation = None
         self.prefilling = False
+        self.prefilled = 0
         self.leader = None
         self.last_used = clock
         self._history = history

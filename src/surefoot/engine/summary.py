@@ -16,7 +16,7 @@ class Summary:
         prefilled_tokens: tokens absorbed in prefill passes.
         passes: forward passes of the rounds that the generation took part in, as counted by the
             runtime; prefill passes are not among them.
-        prefill_seconds: time that those passes took.
+        prefill_seconds: time that those passes took, for whomever else they were.
         decode_seconds: time of the rounds that the generation took part in.
         first_token_seconds: from entering a slot to the end of the first round.
         rollback_bytes: bytes of state copied to undo drafts. Cutting and forking re-point cells
