@@ -6,6 +6,7 @@ again.
 """
 
 import logging
+import time
 from collections.abc import Callable, Mapping
 from collections.abc import Sequence as Series
 from typing import Any
@@ -20,11 +21,13 @@ from surefoot.decoding import (
     Widths,
 )
 from surefoot.engine.admission import Admission
+from surefoot.engine.deadlines import time_is_up
 from surefoot.engine.generation import Delta, Generation, GenerationState
 from surefoot.engine.lane import Lane, LaneOpener, check_strict
 from surefoot.engine.lanes import Lanes
 from surefoot.engine.making import Maker
 from surefoot.engine.player import Player
+from surefoot.engine.queue import Queue, QueueSettings
 from surefoot.engine.request import PromptTooLongError, Request
 from surefoot.engine.self_check import Check, SelfCheck
 from surefoot.engine.slot import Slot
@@ -48,6 +51,8 @@ class Engine:
             is not the model's. None for real verification.
         opener: opens lanes for strict requests and for self-checks; None if there are none.
         self_check: how many of the finished answers are scored again, from 0 to 1.
+        queue: limits of the queue; None for none.
+        clock: tells the time, in seconds.
     """
 
     def __init__(
@@ -58,11 +63,17 @@ class Engine:
         synthetic: SyntheticAcceptance | None = None,
         opener: LaneOpener | None = None,
         self_check: float = 0.0,
+        queue: QueueSettings | None = None,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.runtime = runtime
         self._lanes = Lanes(runtime, drafter, max_draft, synthetic, opener)
         self._maker = Maker(runtime)
-        self._admission = Admission(self._lanes, self._maker, self, synthetic=synthetic is not None)
+        self.queue = Queue(queue or QueueSettings(), runtime.slots)
+        self._now = clock
+        self._admission = Admission(
+            self._lanes, self._maker, self, self.queue, synthetic=synthetic is not None
+        )
         self._player = Player(self)
         if drafter is not None and max_draft > self.max_draft:
             log.warning(
@@ -84,8 +95,8 @@ class Engine:
 
     @property
     def waiting(self) -> Series[Generation]:
-        """Who waits for a slot."""
-        return self._admission.waiting
+        """Who waits for a slot, the next one first."""
+        return self.queue
 
     @property
     def drafter(self) -> Drafter | None:
@@ -144,8 +155,10 @@ class Engine:
 
         Raises:
             SurefootError: as `submit`; nothing has been queued.
+            QueueFullError: too many wait already.
         """
         generations = self.accept(requests, listeners)
+        self.check_queue(generations)
         self.enqueue(generations[0])
         return generations
 
@@ -162,7 +175,7 @@ class Engine:
         for request in requests:
             self._check(request)
         generations = [
-            Generation(request, listener)
+            Generation(request, listener, self._now())
             for request, listener in zip(requests, listeners, strict=True)
         ]
         for generation in generations:
@@ -171,7 +184,21 @@ class Engine:
 
     def enqueue(self, first: Generation) -> None:
         """Queue a generation, and the others of its group."""
-        self._admission.waiting.extend(first.group)
+        self.queue.add(first.group)
+
+    def check_queue(self, group: Series[Generation], elsewhere: int = 0) -> None:
+        """See that there is a place in the queue for a group.
+
+        Args:
+            group: the generations.
+            elsewhere: generations that wait to be queued.
+
+        Raises:
+            QueueFullError: there is none.
+        """
+        strict = group[0].request.exact == "strict"
+        busy = sum(len(lane.busy) for lane in (self._lanes.strict if strict else [self.main]))
+        self.queue.check(len(group), elsewhere, self.runtime.slots - busy)
 
     def _check(self, request: Request) -> None:
         """Raise what keeps the request from being served."""
@@ -206,7 +233,9 @@ class Engine:
     def step(self) -> None:
         """Move all generations on: drop the cancelled, admit, one prefill chunk, one round."""
         self._drop_cancelled()
+        self._drop_overdue()
         self._admission.admit()
+        self._admission.drop_overdue(self._now())
         if not self._busy() and not self.waiting:
             self._check_answers()
             return
@@ -251,6 +280,18 @@ class Engine:
                     self.leave(lane, slot, GenerationState.CANCELLED, keep=False)
         self._admission.drop_cancelled()
 
+    def _drop_overdue(self) -> None:
+        """End those whose time is up with what they have; the next pass is without them."""
+        now = self._now()
+        for lane in self.lanes:
+            for slot in lane.busy:
+                generation, sequence = slot.running
+                if generation.first_token is None and generation.tokens:
+                    generation.first_token = now
+                if (finish := time_is_up(generation, now)) is not None:
+                    sequence.finish = finish
+                    self.leave(lane, slot, GenerationState.FINISHED)
+
     # Ends
 
     def leave(
@@ -265,6 +306,7 @@ class Engine:
         """See `Ends`."""
         generation, sequence = slot.running
         self._clock += 1
+        self.queue.served(time.perf_counter() - slot.entered)
         if keep:
             slot.release(self._clock, sequence.committed)
         else:
@@ -292,7 +334,7 @@ class Engine:
         generation.state = state
         generation.error = generation.error or error
         if generation.sequence is not None:
-            generation.finish = generation.sequence.finish
+            generation.finish = generation.finish or generation.sequence.finish
             if generation.sequence.control is not None:
                 thought = generation.sequence.control.reasoning_tokens
                 generation.summary.reasoning_tokens = thought

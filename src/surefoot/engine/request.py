@@ -17,6 +17,10 @@ Exactness = Literal["fast", "strict"]
 """The two levels of the promise; see docs/exactness.md."""
 
 
+HIGHEST_PRIORITY = 100
+"""Priorities lie between this and its negative."""
+
+
 class PromptTooLongError(SurefootError):
     """The prompt leaves no room for an answer in the context."""
 
@@ -47,6 +51,10 @@ class Request:
         wish: what to tell of each token's log-probabilities; None for nothing.
         score_prompt: whether to tell those of the prompt's tokens, too.
         markup: special tokens whose text is shown, for those who parse it.
+        priority: who has more goes first where requests wait; see `queue.AGEING_SECONDS`.
+        queue_timeout: seconds that it waits for a slot; None leaves it to the engine.
+        deadline_seconds: seconds after which it ends with what it has; None for none.
+        max_predict_seconds: the same, from the first token on, and not within the first line.
 
     Raises:
         InvalidParameterError: a value is outside its range.
@@ -65,6 +73,10 @@ class Request:
     wish: ScoreWish | None = None
     score_prompt: bool = False
     markup: frozenset[int] = frozenset()
+    priority: int = 0
+    queue_timeout: float | None = None
+    deadline_seconds: float | None = None
+    max_predict_seconds: float | None = None
 
     def __post_init__(self) -> None:
         """Check the ranges."""
@@ -76,6 +88,16 @@ class Request:
             raise InvalidParameterError("stop", "stop strings must not be empty")
         if self.max_draft is not None and self.max_draft < 0:
             raise InvalidParameterError("max_draft", "must be 0 (off) or more")
+        if not -HIGHEST_PRIORITY <= self.priority <= HIGHEST_PRIORITY:
+            raise InvalidParameterError(
+                "priority", f"must lie between {-HIGHEST_PRIORITY} and {HIGHEST_PRIORITY}"
+            )
+        if self.queue_timeout is not None and not self.queue_timeout >= 0:
+            raise InvalidParameterError("queue_timeout", "must be 0 seconds or more")
+        for name in ("deadline_seconds", "max_predict_seconds"):
+            limit = getattr(self, name)
+            if limit is not None and not limit > 0:
+                raise InvalidParameterError(name, "must be more than 0 seconds")
         if self.rule == "rejection" and self.sampling.mirostat:
             raise InvalidParameterError(
                 "verify", "rejection can't be used with mirostat, which steers by single choices"
