@@ -11,7 +11,7 @@ import httpx
 import uvicorn
 
 from surefoot.decoding import Drafter
-from surefoot.engine import Engine, EngineThread, Generation
+from surefoot.engine import Engine, EngineThread, Generation, QueueSettings
 from surefoot.runtime.base import Runtime
 from surefoot.server import bind, create_app
 from surefoot.server.listening import listen, url
@@ -27,9 +27,10 @@ class Running:
         drafter: Drafter | None = None,
         *,
         gate: Gate | None = None,
+        queue: QueueSettings | None = None,
         **options: Any,
     ) -> None:
-        self.thread = EngineThread(Engine(runtime, drafter))
+        self.thread = EngineThread(Engine(runtime, drafter, queue=queue))
         self.engine = self.thread.engine
         app = create_app(self.thread, model_name="simulated", **options)
         self._gate = gate

@@ -76,7 +76,7 @@ def _gpu_layers(text: str) -> int:
 
 
 @contextmanager
-def _as_options() -> Iterator[None]:
+def as_options() -> Iterator[None]:
     """Give parameters that are outside their range the names of the options they came from."""
     try:
         yield
@@ -110,7 +110,7 @@ def load_settings(
             raise InvalidParameterError(
                 "--ctx-size", f"must be at least 32 tokens for each of {slots} slots"
             )
-    with _as_options():
+    with as_options():
         return LoadSettings(
             path=options.model,
             slots=slots,
@@ -131,7 +131,7 @@ def sampling(options: argparse.Namespace) -> Sampling:
     Raises:
         InvalidParameterError: a value is outside its range.
     """
-    with _as_options():
+    with as_options():
         return sampling_of(options)
 
 

@@ -11,7 +11,7 @@ from surefoot.commands.speculation import drafting_for, settings_of, uses_own_he
 from surefoot.decoding import SyntheticAcceptance
 from surefoot.drafting.settings import SpeculationSettings
 from surefoot.drafting.synthetic import synthetic_acceptance
-from surefoot.engine import Engine
+from surefoot.engine import Engine, QueueSettings
 from surefoot.runtime.libllama import LoadSettings, load
 
 
@@ -48,8 +48,11 @@ class EnginePlan:
         return cls(options, settings, speculation, synthetic, measure)
 
     @contextmanager
-    def open(self) -> Iterator[Engine]:
+    def open(self, queue: QueueSettings | None = None) -> Iterator[Engine]:
         """Load all models; they are closed at the end of the context.
+
+        Args:
+            queue: limits of the engine's queue; None for none.
 
         Raises:
             ModelLoadError: a model can't be loaded.
@@ -67,6 +70,7 @@ class EnginePlan:
                 self.synthetic,
                 lanes,
                 getattr(self.options, "self_check", 0.0),
+                queue=queue,
             )
             with closing(engine):
                 yield engine

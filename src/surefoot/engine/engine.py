@@ -124,6 +124,11 @@ class Engine:
         return sum(lane.rounds for lane in self.lanes)
 
     @property
+    def graph_runs(self) -> int:
+        """Graph runs since the start; one for each pass, and more where widths are unequal."""
+        return sum(lane.runtime.graph_runs for lane in self.lanes)
+
+    @property
     def controls(self) -> Controls:
         """Makes controls for the model's vocabulary."""
         return self._maker.controls
@@ -338,6 +343,7 @@ class Engine:
             if generation.sequence.control is not None:
                 thought = generation.sequence.control.reasoning_tokens
                 generation.summary.reasoning_tokens = thought
+        generation.summary.cause = generation.finish.cause if generation.finish else ""
         generation.summary.generated_tokens = len(generation.tokens)
         self.totals.add(state.value, generation.summary)
         generation.tell(accepted)

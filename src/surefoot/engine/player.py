@@ -162,6 +162,7 @@ class Player:
         sequences = [slot.running[1] for slot in slots]
         before = [(len(s.committed), s.counts.accepted) for s in sequences]
         started, passes = time.perf_counter(), lane.runtime.passes
+        runs = lane.runtime.graph_runs
         try:
             lane.round.play(sequences)
             lane.rounds += 1
@@ -190,6 +191,7 @@ class Player:
             summary, counts = generation.summary, generation.summary.counts
             summary.decode_seconds += now - started
             summary.passes += lane.runtime.passes - passes
+            summary.graph_runs += lane.runtime.graph_runs - runs
             if not summary.first_token_seconds:
                 summary.first_token_seconds = now - slot.entered
             slot.failures = 0

@@ -16,6 +16,7 @@ class Summary:
         prefilled_tokens: tokens absorbed in prefill passes.
         passes: forward passes of the rounds that the generation took part in, as counted by the
             runtime; prefill passes are not among them.
+        graph_runs: graph runs of the passes of those rounds.
         prefill_seconds: time that those passes took, for whomever else they were.
         decode_seconds: time of the rounds that the generation took part in.
         first_token_seconds: from entering a slot to the end of the first round.
@@ -23,6 +24,7 @@ class Summary:
             and copy none; ways of roll-back that do copy add to it.
         recoveries: times that the memory was lost to a failed pass and absorbed again.
         reasoning_tokens: generated tokens inside the reasoning.
+        cause: why it finished, in words; empty if it did not.
         exact: "strict" or "fast"; see `Request`.
         synthetic: whether drafts were accepted by chance, so that the text is not the model's.
         counts: what the rounds did.
@@ -33,12 +35,14 @@ class Summary:
     generated_tokens: int = 0
     prefilled_tokens: int = 0
     passes: int = 0
+    graph_runs: int = 0
     prefill_seconds: float = 0.0
     decode_seconds: float = 0.0
     first_token_seconds: float = 0.0
     rollback_bytes: int = 0
     recoveries: int = 0
     reasoning_tokens: int = 0
+    cause: str = ""
     exact: str = "fast"
     synthetic: bool = False
     counts: Counts = field(default_factory=Counts)

@@ -100,6 +100,10 @@ def order(
         wish=wish,
         score_prompt=score_prompt,
         markup=markup,
+        priority=body.priority or 0,
+        queue_timeout=body.queue_timeout,
+        deadline_seconds=body.deadline_seconds,
+        max_predict_seconds=_seconds(body.t_max_predict_ms),
     )
     groups = [
         [
@@ -159,3 +163,8 @@ def _stops(body: GenerationBody) -> tuple[str, ...]:
     if any(len(stop) > LONGEST_STOP for stop in body.stops):
         raise invalid("stop", f"a stop string has at most {LONGEST_STOP} characters")
     return body.stops
+
+
+def _seconds(milliseconds: int | None) -> float | None:
+    """A time limit of llama-server's; 0 or less is none."""
+    return milliseconds / 1000 if milliseconds and milliseconds > 0 else None

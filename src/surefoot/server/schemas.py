@@ -256,6 +256,18 @@ class GenerationBody(BaseModel):
         ),
     ] = Field(None, description="False turns speculation off for this request.")
     cache_prompt: bool | None = Field(None, description="True is what always holds.")
+    priority: int | None = Field(
+        None, ge=-100, le=100, description="Who has more goes first where requests wait."
+    )
+    queue_timeout: float | None = Field(
+        None, ge=0, allow_inf_nan=False, description="Seconds to wait for a slot, at most."
+    )
+    deadline_seconds: float | None = Field(
+        None, gt=0, allow_inf_nan=False, description="After so long it ends with what it has."
+    )
+    t_max_predict_ms: int | None = Field(
+        None, description="The same from the first token on, behind a line; 0 or less: no limit."
+    )
 
     @model_validator(mode="before")
     @classmethod
