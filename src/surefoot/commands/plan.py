@@ -6,7 +6,7 @@ from contextlib import closing, contextmanager
 from dataclasses import dataclass
 
 from surefoot.commands.lanes import lanes_for
-from surefoot.commands.options import load_settings
+from surefoot.commands.options import as_options, load_settings
 from surefoot.commands.speculation import drafting_for, settings_of, uses_own_head
 from surefoot.decoding import SyntheticAcceptance
 from surefoot.drafting.settings import SpeculationSettings
@@ -56,21 +56,23 @@ class EnginePlan:
 
         Raises:
             ModelLoadError: a model can't be loaded.
-            InvalidParameterError, VocabularyMismatchError: see `drafting_for`.
+            InvalidParameterError, VocabularyMismatchError: see `drafting_for` and `Engine`.
         """
         with (
             closing(load(self.settings)) as runtime,
             drafting_for(runtime, self.speculation, self.options) as drafting,
             lanes_for(runtime, drafting, measure=self.measure) as lanes,
         ):
-            engine = Engine(
-                runtime,
-                drafting.drafter,
-                self.speculation.n_max,
-                self.synthetic,
-                lanes,
-                getattr(self.options, "self_check", 0.0),
-                queue=queue,
-            )
+            with as_options():
+                engine = Engine(
+                    runtime,
+                    drafting.drafter,
+                    self.speculation.n_max,
+                    self.synthetic,
+                    lanes,
+                    getattr(self.options, "self_check", 0.0),
+                    queue=queue,
+                    context_shift=getattr(self.options, "context_shift", False),
+                )
             with closing(engine):
                 yield engine

@@ -48,6 +48,12 @@ def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]"
         metavar="S",
         help="a request that has waited so many seconds gets a 503 (default: no limit)",
     )
+    server.add_argument(
+        "--context-shift",
+        action="store_true",
+        help="a text that fills its context goes on, and the model forgets its middle; for "
+        "requests with a limit on their tokens, and attention memory only",
+    )
     server.add_argument("-a", "--alias", metavar="NAME", help="what to call the model")
     server.add_argument(
         "-n",

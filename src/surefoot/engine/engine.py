@@ -21,6 +21,7 @@ from surefoot.decoding import (
     Widths,
 )
 from surefoot.engine.admission import Admission
+from surefoot.engine.context_shift import check_shift, make_room
 from surefoot.engine.deadlines import time_is_up
 from surefoot.engine.generation import Delta, Generation, GenerationState
 from surefoot.engine.lane import Lane, LaneOpener, check_strict
@@ -53,6 +54,11 @@ class Engine:
         self_check: how many of the finished answers are scored again, from 0 to 1.
         queue: limits of the queue; None for none.
         clock: tells the time, in seconds.
+        context_shift: whether texts go on where their context is full, of requests that say nothing
+            about it.
+
+    Raises:
+        InvalidParameterError: the model can't shift; the text says why.
     """
 
     def __init__(
@@ -65,10 +71,14 @@ class Engine:
         self_check: float = 0.0,
         queue: QueueSettings | None = None,
         clock: Callable[[], float] = time.monotonic,
+        context_shift: bool = False,
     ) -> None:
+        if context_shift:
+            check_shift("context_shift", runtime)
+        self.context_shift = context_shift
         self.runtime = runtime
         self._lanes = Lanes(runtime, drafter, max_draft, synthetic, opener)
-        self._maker = Maker(runtime)
+        self._maker = Maker(runtime, context_shift=context_shift)
         self.queue = Queue(queue or QueueSettings(), runtime.slots)
         self._now = clock
         self._admission = Admission(
@@ -211,6 +221,8 @@ class Engine:
             raise PromptTooLongError(len(request.prompt), self.runtime.context_length)
         if request.exact == "strict":
             check_strict(self._lanes.opener)
+        if request.context_shift:
+            check_shift("context_shift", self.runtime)
         if request.control is not None:
             self.controls.check(request.control)
 
@@ -245,6 +257,8 @@ class Engine:
             self._check_answers()
             return
         for lane in self.lanes:
+            for slot in lane.busy:
+                make_room(lane, slot)
             waits = any(not slot.prefilling for slot in self._busy())
             self._player.prefill(lane, beside_rounds=waits)
             self._player.play(lane)
@@ -313,7 +327,7 @@ class Engine:
         self._clock += 1
         self.queue.served(time.perf_counter() - slot.entered)
         if keep:
-            slot.release(self._clock, sequence.committed)
+            slot.release(self._clock, sequence.committed[: sequence.intact])
         else:
             slot.discard(self._clock)
         if lane.drafter is not None:
@@ -353,6 +367,8 @@ class Engine:
     def _check_later(self, generation: Generation, sequence: Sequence) -> None:
         request = generation.request
         if self.self_check is None or request.rule != "coupled" or not generation.tokens:
+            return
+        if sequence.gone:  # it is no straight decode of anything
             return
 
         def make(lane: Lane) -> Sequence:

@@ -126,7 +126,7 @@ class Generation:
         """The generated tokens, an end token included."""
         if self.sequence is None:
             return []
-        return self.sequence.committed[self.sequence.prompt_length :]
+        return self.sequence.shed + self.sequence.committed[self.sequence.prompt_length :]
 
     def tell(self, accepted: int = 0) -> None:
         """Tell the client what is new.

@@ -103,7 +103,7 @@ class Player:
             generation.summary.prefill_seconds += seconds
             generation.summary.prefilled_tokens += tokens
             slot.prefilling = owes_prompt(lane, sequence)
-            if not slot.prefilling and sequence.score_prompt:
+            if not slot.prefilling and sequence.score_prompt and not sequence.gone:
                 generation.prompt_entries = prompt_entries(sequence)
         self._share_prompts(lane)
 

@@ -55,6 +55,10 @@ class Request:
         queue_timeout: seconds that it waits for a slot; None leaves it to the engine.
         deadline_seconds: seconds after which it ends with what it has; None for none.
         max_predict_seconds: the same, from the first token on, and not within the first line.
+        context_shift: whether its text goes on where its context is full; None leaves it to the
+            engine. See `engine/context_shift.py`.
+        n_keep: so many tokens of the prompt stay then; -1 for all.
+        n_discard: so many tokens behind those are given up then; 0 for half of the rest.
 
     Raises:
         InvalidParameterError: a value is outside its range.
@@ -77,6 +81,9 @@ class Request:
     queue_timeout: float | None = None
     deadline_seconds: float | None = None
     max_predict_seconds: float | None = None
+    context_shift: bool | None = None
+    n_keep: int = 0
+    n_discard: int = 0
 
     def __post_init__(self) -> None:
         """Check the ranges."""
@@ -98,6 +105,15 @@ class Request:
             limit = getattr(self, name)
             if limit is not None and not limit > 0:
                 raise InvalidParameterError(name, "must be more than 0 seconds")
+        if self.n_keep < -1:
+            raise InvalidParameterError("n_keep", "must be -1 (the whole prompt) or more")
+        if self.n_discard < 0:
+            raise InvalidParameterError("n_discard", "must be 0 (half of what is not kept) or more")
+        if self.context_shift and self.exact == "strict":
+            raise InvalidParameterError(
+                "context_shift",
+                "can't be used where exact is strict: the text would hang on where it was shifted",
+            )
         if self.rule == "rejection" and self.sampling.mirostat:
             raise InvalidParameterError(
                 "verify", "rejection can't be used with mirostat, which steers by single choices"

@@ -22,6 +22,7 @@ class Summary:
         first_token_seconds: from entering a slot to the end of the first round.
         rollback_bytes: bytes of state copied to undo drafts. Cutting and forking re-point cells
             and copy none; ways of roll-back that do copy add to it.
+        context_shifts: times that the context was full and its middle given up.
         recoveries: times that the memory was lost to a failed pass and absorbed again.
         reasoning_tokens: generated tokens inside the reasoning.
         cause: why it finished, in words; empty if it did not.
@@ -40,6 +41,7 @@ class Summary:
     decode_seconds: float = 0.0
     first_token_seconds: float = 0.0
     rollback_bytes: int = 0
+    context_shifts: int = 0
     recoveries: int = 0
     reasoning_tokens: int = 0
     cause: str = ""

@@ -119,6 +119,26 @@ class Runtime(Target, Protocol):
             widths: tokens of each sequence in it, by sequence id; at least one sequence.
         """
 
+    @property
+    def shift_refusal(self) -> str:
+        """Why tokens can't be taken out of the middle of a sequence, in words; empty if they can.
+
+        Found out by trying it, where nothing else speaks against it.
+        """
+
+    def shift(self, sequence: int, keep: int, discard: int) -> bool:
+        """Forget tokens in the middle of a sequence, and move those behind down to their positions.
+
+        Args:
+            sequence: its id; `shift_refusal` is empty.
+            keep: how many tokens stay in front of them.
+            discard: how many are forgotten.
+
+        Returns:
+            False, and nothing changed, if the sequence shares cells with another one, whose
+            positions would move, too.
+        """
+
     def sibling(self, widths: Widths | None = None) -> "Runtime":
         """Another runtime with the same weights, and memory of its own for one live sequence.
 

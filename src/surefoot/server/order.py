@@ -100,11 +100,15 @@ def order(
         wish=wish,
         score_prompt=score_prompt,
         markup=markup,
+        context_shift=body.context_shift,
+        n_keep=body.n_keep or 0,
+        n_discard=body.n_discard or 0,
         priority=body.priority or 0,
         queue_timeout=body.queue_timeout,
         deadline_seconds=body.deadline_seconds,
         max_predict_seconds=_seconds(body.t_max_predict_ms),
     )
+    warnings += _shift_warnings(service, first)
     groups = [
         [
             replace(
@@ -155,6 +159,17 @@ def _max_tokens(service: Service, body: GenerationBody) -> int | None:
             raise invalid(name, f"must be at least 1, and is {limit}; leave it out for no limit")
     default = None if body.n_predict == -1 else service.max_tokens
     return min(body.limits.values(), default=default)
+
+
+def _shift_warnings(service: Service, request: Request) -> list[str]:
+    """Warnings about wishes for a full context that have no effect."""
+    on = service.engine.engine.context_shift
+    on = on if request.context_shift is None else request.context_shift
+    if not on and (request.n_keep or request.n_discard):
+        return ["n_keep, n_discard: without effect, since context_shift is off"]
+    if request.context_shift and request.max_tokens is None:
+        return ["context_shift: without effect, since there is no limit on the tokens (max_tokens)"]
+    return []
 
 
 def _stops(body: GenerationBody) -> tuple[str, ...]:

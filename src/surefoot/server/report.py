@@ -29,6 +29,7 @@ def total(summaries: Sequence[Summary], leading: Sequence[Summary] | None = None
         prefill_seconds=sum(s.prefill_seconds for s in summaries),
         decode_seconds=sum(s.decode_seconds for s in summaries),
         rollback_bytes=sum(s.rollback_bytes for s in summaries),
+        context_shifts=sum(s.context_shifts for s in summaries),
         recoveries=sum(s.recoveries for s in summaries),
         counts=Counts(
             rounds=sum(c.rounds for c in counts),
@@ -155,6 +156,7 @@ class Report:
             "graph_runs": summary.graph_runs,
             "rollbacks": counts.rollbacks,
             "recoveries": summary.recoveries,
+            "context_shifts": summary.context_shifts,
             "near_ties": counts.near_ties,
             "warnings": self.warnings,
         }

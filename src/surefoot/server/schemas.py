@@ -265,6 +265,15 @@ class GenerationBody(BaseModel):
     deadline_seconds: float | None = Field(
         None, gt=0, allow_inf_nan=False, description="After so long it ends with what it has."
     )
+    context_shift: bool | None = Field(
+        None, description="Go on where the context is full, and forget the middle of the text."
+    )
+    n_keep: int | None = Field(
+        None, ge=-1, description="Tokens of the prompt that stay then; -1: all."
+    )
+    n_discard: int | None = Field(
+        None, ge=0, description="Tokens that are forgotten then; 0: half of the others."
+    )
     t_max_predict_ms: int | None = Field(
         None, description="The same from the first token on, behind a line; 0 or less: no limit."
     )

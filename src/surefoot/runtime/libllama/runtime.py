@@ -29,6 +29,7 @@ from surefoot.runtime.libllama.need import check_memory
 from surefoot.runtime.libllama.passes import Limits, Passes
 from surefoot.runtime.libllama.probe import probe_rollback
 from surefoot.runtime.libllama.settings import LoadSettings
+from surefoot.runtime.libllama.shift import probe_shift
 from surefoot.runtime.libllama.tokenizer import LibllamaTokenizer
 from surefoot.runtime.libllama.width_report import WidthReport
 from surefoot.runtime.pieces import Cutting
@@ -52,6 +53,8 @@ class LibllamaRuntime:
         settings: how they were loaded.
         head_problem: why the model's own multi-token-prediction heads can't be used, in words;
             None if they can.
+        shift_refusal: why tokens can't be taken out of the middle of a sequence, in words; empty if
+            they can.
 
     Raises:
         DecodeError: the model can't run a few tokens. Nothing has been freed then.
@@ -103,6 +106,9 @@ class LibllamaRuntime:
         )
         self._passes = Passes(context, self._memory, cutting, limits)
         self._memory.rollback = probe_rollback(self, spare=slots, snapshots=snapshots)
+        self.shift_refusal = probe_shift(
+            self, self._memory, binding.llama_get_memory(context) or 0, model.window
+        )
         self._passes.limits = replace(limits, widths=widths)
         self._passes.count = self._passes.graph_runs = 0
 
@@ -244,6 +250,15 @@ class LibllamaRuntime:
         """
         self._check_open()
         return self._memory.cut(sequence, length)
+
+    def shift(self, sequence: int, keep: int, discard: int) -> bool:
+        """Forget tokens in the middle of a sequence; see `Runtime.shift`.
+
+        Raises:
+            RuntimeClosedError: the model has been closed.
+        """
+        self._check_open()
+        return self._memory.shift(sequence, keep, discard)
 
     def drop(self, sequence: int) -> None:
         """Forget the sequence altogether.

@@ -234,6 +234,20 @@ class SimulatedRuntime:
         number, self._cuts = self._cuts, self._cuts + 1
         return not self._refuses(number) and self._memory.cut(sequence, length)
 
+    @property
+    def shift_refusal(self) -> str:
+        """Why tokens can't be taken out of the middle of a sequence."""
+        return "" if self._kind == "attention" else f"its memory is {self._kind}"
+
+    def shift(self, sequence: int, keep: int, discard: int) -> bool:
+        """Forget tokens in the middle; the rest then is as in a straight decode without them."""
+        self._check_ids(sequence)
+        if not isinstance(self._memory, AttentionMemory) or self.shift_refusal:
+            raise MisuseError("this memory can't be shifted")
+        if not 0 <= keep <= keep + discard <= self._memory.length(sequence):
+            raise MisuseError(f"there are no {discard} tokens behind {keep} in {sequence}")
+        return self._memory.shift(sequence, keep, discard)
+
     def drop(self, sequence: int) -> None:
         """Forget a sequence."""
         self._check_ids(sequence)
