@@ -50,13 +50,14 @@ def parser() -> argparse.ArgumentParser:
     """
     # Here, so that a Ctrl-C or a missing library while all of it loads is no traceback.
     from surefoot.commands import bench, run, serve
+    from surefoot.commands.parser import CommandParser, OneLineParser
 
-    top = argparse.ArgumentParser(
+    top = OneLineParser(
         prog="surefoot",
         description="Run GGUF models with speculative decoding that never loses its footing.",
     )
     top.add_argument("--version", action="version", version=f"surefoot {__version__}")
-    subparsers = top.add_subparsers(required=True, metavar="COMMAND")
+    subparsers = top.add_subparsers(required=True, metavar="COMMAND", parser_class=CommandParser)
     run.add_parser(subparsers)
     serve.add_parser(subparsers)
     bench.add_parser(subparsers)

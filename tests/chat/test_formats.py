@@ -39,6 +39,15 @@ Answer = tuple[str, str, list[tuple[str, str]]]
 PARIS = {"city": "Paris", "days": 2}
 
 
+def json_ends(text: str) -> bool:
+    """Whether a text is JSON, and all of it."""
+    try:
+        json.loads(text)
+    except ValueError:
+        return False
+    return True
+
+
 def _ds(name: str) -> str:
     return f"<{chr(0xFF5C)}{name.replace(' ', chr(0x2581))}{chr(0xFF5C)}>"
 
@@ -320,6 +329,40 @@ def test_an_answer_is_taken_apart_the_same_for_any_cut(
         assert parsed(name, pieces) == expected, width
     for at in range(len(text)):
         assert parsed(name, [text[:at], text[at:]]) == expected, at
+
+
+WHOLE = [case for case in CASES if case[2][2] and all(json_ends(a) for _, a in case[2][2])]
+
+
+@pytest.mark.parametrize(("name", "text", "expected"), WHOLE)
+def test_a_text_that_ends_inside_a_call_is_told_from_one_that_does_not(
+    name: str, text: str, expected: Answer
+) -> None:
+    lengths = set()
+    for at in range(len(text) + 1):
+        parser = FORMATS[name].parser(TOOLS, reasoning=True, opened=False, calls=True)
+        _, _, calls = merged(parser.feed(text[:at]) + parser.finish())
+        if not parser.cut:
+            assert calls == expected[2][: len(calls)]
+            lengths.add(len(calls))
+    assert max(lengths) == len(expected[2])
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("hermes", '<tool_call>{"name": "f", "arguments": }</tool_call>'),
+        ("hermes", '<tool_call>{"name": "f"}</tool_call>\n<tool_call>{"name": "g'),
+        ("llama3", '{"name": "f", "parameters": {}}; {"name": "g'),
+        ("gemma", "<start_function_call>call:f{a:1,}<end_function_call>"),
+        ("qwen3-coder", "<tool_call><function=f>\n<para> and on"),
+        ("harmony", "<|channel|>commentary to=functions.f<|message|>{}<|call|> to=functions.g"),
+    ],
+)
+def test_a_call_that_was_broken_off_stays_so(name: str, text: str) -> None:
+    parser = FORMATS[name].parser(TOOLS, reasoning=True, opened=False, calls=True)
+    assert merged(parser.feed(text) + parser.finish())[2]
+    assert parser.cut
 
 
 FRAGMENTS = st.sampled_from(

@@ -58,6 +58,17 @@ CALLS: list[tuple[str, str, str]] = [
         '<tool_call>\n{"name": "then", "arguments": {}}\n</tool_call>',
     ),
     (
+        "hermes",
+        '<tool_call>\n{"name": "now", "arguments": {}}\n</tool_call>',
+        '<tool_call>\n{"name": "now", "arguments": {"zone": "CET"}}\n</tool_call>',
+    ),
+    ("mistral", "[TOOL_CALLS]now[ARGS]{}", '[TOOL_CALLS]now[ARGS]{"a": 1}'),
+    (
+        "harmony",
+        " to=functions.now<|channel|>commentary <|constrain|>json<|message|>{}<|call|>",
+        ' to=functions.now<|channel|>commentary <|constrain|>json<|message|>{"a": 1}<|call|>',
+    ),
+    (
         "qwen3-coder",
         HEAD + "a < b, </p>\n</parameter>\n<parameter=days>\n2\n</parameter>\n</function>\n"
         "</tool_call>",
@@ -118,6 +129,14 @@ def test_a_right_call_is_taken_and_read_and_a_wrong_one_is_not(
     assert isinstance(events[0], CallStart)
     assert events[0].name in ("get_weather", "now")
     assert all(isinstance(event, CallArguments) for event in events[1:])
+
+
+def test_an_empty_schema_allows_any_arguments(runtime: LibllamaRuntime, controls: Controls) -> None:
+    rules = FORMATS["mistral"].rules([{"name": "f", "parameters": {}}], lambda _: None)
+    assert rules is not None
+    control = controls.control(ControlSpec(Grammar("lark", rules.grammar)))
+    tokens = runtime.tokenizer.encode('[TOOL_CALLS]f[ARGS]{"a": 1}', special=False)
+    assert control.permitted(tokens) == len(tokens)
 
 
 @pytest.mark.parametrize("schema", sorted(SCHEMAS))

@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from surefoot.chat.formats.values import Parameters
 from tests.chat.test_formats import TOOLS, parsed
 
 SCHEMA: dict[str, Any] = {
@@ -78,3 +79,25 @@ def test_a_long_text_comes_as_it_is_written() -> None:
     assert calls == [
         ("get_weather", '{"city": "' + (line * 6_000).strip().replace("\n", "\\n") + '"}')
     ]
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        {"required": 5},
+        {"required": [{}]},
+        {"properties": 5},
+        {"properties": [1]},
+        {"properties": {"a": None, "b": "x", "c": []}},
+        {"properties": {"a": {"type": 5}}},
+        {"properties": {"a": {"type": [{}]}}},
+        *({"properties": {"a": {key: 5}}} for key in ("enum", "anyOf", "oneOf", "allOf")),
+    ],
+    ids=str,
+)
+def test_a_schema_that_is_none_is_left_to_those_who_check_it(schema: Any) -> None:
+    parameters = Parameters(schema)
+    for key in ("a", "b", "unknown"):
+        assert parameters.options(key) is None
+        assert parameters.takes_text(key) in (True, False)
+        assert parameters.json(key, "5") in ("5", '"5"')

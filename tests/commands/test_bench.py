@@ -49,6 +49,8 @@ def test_prompts_can_come_from_a_file_and_figures_go_into_a_table(
     ended = surefoot.bench(*arguments)
     assert ended.code == 0
     assert "prompts.txt" in ended.out
+    for words in ("t/pass: tokens", "=/~/x: pairs with the same tokens", "acc.: draft tokens"):
+        assert words in ended.out
 
 
 def test_overhead_is_measured_per_round_and_per_roll_back(

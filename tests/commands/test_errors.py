@@ -6,8 +6,10 @@ from pathlib import Path
 import pytest
 
 from surefoot import models
-from surefoot.runtime.libllama import need
+from surefoot.runtime.libllama import LoadSettings, load, need
 from tests.commands.conftest import Command
+from tests.conftest import FAMILY_FILES
+from tests.support.random_models import random_model
 
 DRAFT = models.DRAFT.read_bytes()
 
@@ -44,6 +46,16 @@ def test_a_value_out_of_range_is_named_as_it_was_given(
     assert ended.code == 2
     assert ended.problem.startswith(f"{option}: ")
     assert re.search(text, ended.problem)
+
+
+@pytest.mark.parametrize("command", ["run hi -n 5", "bench -n 5", "serve --port 0"])
+def test_a_bias_for_a_token_that_is_none_is_an_error_in_words(
+    surefoot: Command, command: str
+) -> None:
+    ended = surefoot(*command.split(), "-t", "1", "-l", "99999+1")
+    assert ended.code == 2
+    last = ended.err.splitlines()[-1]
+    assert last == "surefoot: error: --logit-bias: there is no token 99999; ids end at 8191"
 
 
 @pytest.mark.parametrize("kind", FILES)
@@ -163,10 +175,18 @@ def test_a_context_that_does_not_fit_says_what_would(
 def test_what_can_not_be_parsed_is_a_usage_error(surefoot: Command, arguments: list[str]) -> None:
     ended = surefoot(*arguments)
     assert ended.code == 2
-    assert ended.out == ""
-    assert ended.err.startswith("usage: surefoot")
-    last = ended.err.splitlines()[-1]
-    assert re.match(r"surefoot( run)?: error: ", last)
+    command = "surefoot run" if arguments[:1] == ["run"] else "surefoot"
+    assert ended.problem.endswith(f" (see {command} --help)")
+
+
+def test_a_file_without_a_name_or_a_tokenizer_is_called_by_its_own(surefoot: Command) -> None:
+    """libllama writes n/a for a name that it doesn't know."""
+    path = random_model("lfm2", FAMILY_FILES)
+    ended = surefoot.run("hi", "-m", str(path))
+    assert ended.code == 1
+    assert ended.problem.startswith(f"the model file '{path.name}' has no tokenizer")
+    with load(LoadSettings(path, context_length=64, threads=1)) as runtime:
+        assert runtime.info.name == path.stem
 
 
 def test_version_and_help_are_there(surefoot: Command) -> None:
@@ -179,6 +199,7 @@ def test_version_and_help_are_there(surefoot: Command) -> None:
         assert command in top.out
     listed = surefoot("run", "--help")
     assert listed.code == 0
+    assert "docs/glossary.md" in listed.out
     for option in ("--model", "--ctx-size", "--temp", "--seed", "--spec-type", "--json", "--file"):
         assert option in listed.out
 
@@ -187,3 +208,36 @@ def test_more_slots_than_tokens_in_a_pass_are_refused(surefoot: Command) -> None
     ended = surefoot("serve", "--port", "0", "-np", "64", "-b", "32")
     assert ended.code == 2
     assert ended.problem == "--batch-size: must have room for each of 64 slots"
+
+
+@pytest.mark.parametrize("other", [["--exact", "strict"], ["--mirostat", "2"]], ids=str)
+def test_a_server_that_could_answer_no_request_is_not_started(
+    surefoot: Command, other: list[str]
+) -> None:
+    ended = surefoot("serve", "--port", "0", "--verify", "rejection", *other)
+    assert ended.code == 2
+    assert ended.problem.startswith("--verify: must be coupled with " + other[0])
+
+
+@pytest.mark.parametrize(
+    ("arguments", "problem"),
+    [
+        (["--api-key", ""], "--api-key: holds no key; leave it out to let everybody in"),
+        (["--api-key", " , "], "--api-key: holds no key"),
+        (["--api-key-file", "empty"], "--api-key-file: holds no key"),
+        (["--api-key-file", "none"], "--api-key-file: none can't be read: No such file"),
+    ],
+)
+def test_an_option_for_keys_without_a_key_opens_no_server(
+    surefoot: Command,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    arguments: list[str],
+    problem: str,
+) -> None:
+    """Or a script whose variable is empty would let everybody in."""
+    monkeypatch.chdir(tmp_path)
+    Path("empty").write_text("# nothing\n", encoding="utf-8")
+    ended = surefoot("serve", *arguments)
+    assert ended.code == 2
+    assert ended.problem.startswith(problem)

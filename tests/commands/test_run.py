@@ -1,6 +1,7 @@
 """`surefoot run`: the text to stdout, figures to stderr or as JSON, from any source of prompts."""
 
 import json
+import logging
 import re
 import signal
 from contextlib import nullcontext
@@ -278,3 +279,17 @@ def test_the_runtime_is_closed_whatever_happens(
         monkeypatch.setattr(runtime, "close", lambda: closed.append(1))
         surefoot.run("--raw", "-n", "8", "hello")
     assert len(closed) == 3
+
+
+def test_a_context_beyond_the_models_training_is_warned_of_once(
+    surefoot: Command, caplog: pytest.LogCaptureFixture
+) -> None:
+    with caplog.at_level(logging.WARNING):
+        assert surefoot.run("-n", "2", "-c", "4096", "hi").code == 0
+        assert surefoot.run("-n", "2", "-c", "0", "hi").code == 0
+    assert caplog.messages == []
+    assert surefoot.run("-n", "2", "-c", "5000", "hi").code == 0
+    assert caplog.messages == [
+        "-c gives each slot 5000 tokens, and surefoot-tiny-35moe was trained for 4096: text beyond "
+        "those may make no sense"
+    ]

@@ -40,6 +40,17 @@ def test_a_draft_model_given_without_a_type_is_used(surefoot: Command) -> None:
     assert said["by_drafter"]["draft-simple"]["accepted"] == said["accepted"] > 0
 
 
+def test_the_embedded_draft_model_is_for_the_embedded_target_alone(surefoot: Command) -> None:
+    assert answer(surefoot, "--spec-type", "draft-simple", *ASK)["drafter"] == "draft-simple"
+    ended = surefoot.run("-m", str(models.DRAFT), "--spec-type", "draft-simple", *ASK)
+    assert ended.problem == (
+        "--spec-type: draft-simple needs a draft model; name its file with -md"
+    )
+    listed = " ".join(surefoot("run", "--help").out.split())
+    assert "draft-simple needs -md, except with the model that comes with surefoot" in listed
+    assert "auto is the default: a model given with -md, else" in listed
+
+
 def test_a_draft_model_with_another_vocabulary_is_refused_in_words(surefoot: Command) -> None:
     other = random_model("llama", FAMILY_FILES)
     problem = surefoot.run("-md", str(other), *ASK).problem

@@ -20,6 +20,9 @@ SPECS = {
     "regex": ControlSpec(Grammar("regex", "(ab|bc)*é?")),
     "thought": ControlSpec(reasoning=THINK),
     "thought of two": ControlSpec(reasoning=Reasoning("<think>", "</think>", True, 2, "ab")),
+    "thoughts of four": ControlSpec(
+        reasoning=Reasoning("<think>", "</think>", False, 4, "b", again="[[think>")
+    ),
     "thought, json": ControlSpec(JSON, Reasoning("<think>", "</think>", opened=True)),
     "thought or json": ControlSpec(JSON, THINK),
     "thought or gbnf": ControlSpec(WORD, Reasoning("<think>", "</think>", budget=3)),
@@ -94,7 +97,15 @@ def test_a_draft_is_permitted_as_far_as_its_tokens_are_allowed_one_by_one(
     controls: Controls, name: str, draft: list[int], seed: int
 ) -> None:
     spec = SPECS[name]
-    texts = [b"<think>ab</think>{}", b"[[abc]]", b'{"ab":12}', b"ab[[Z", b"<ab>", b"</think>[[a]]"]
+    texts = [
+        b"<think>ab</think>{}",
+        b"</think><think>a</think>\n\n<think>b</think>[[a]]",
+        b"[[abc]]",
+        b'{"ab":12}',
+        b"ab[[Z",
+        b"<ab>",
+        b"</think>[[a]]",
+    ]
     draft = [*encode(texts[seed % len(texts)].decode())[:seed], *draft]
     draft = draft[: draft.index(END) + 1] if END in draft else draft
     length = controls.control(spec).permitted(draft)

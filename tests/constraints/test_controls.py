@@ -317,3 +317,30 @@ def test_a_grammar_that_costs_too_much_is_refused_before_the_text_begins(
     with pytest.raises(GrammarError, match=r"too many|max is") as refusal:
         controls.check(ControlSpec(grammar))
     assert refusal.value.name == name
+
+
+@pytest.mark.parametrize(
+    ("kind", "source"), [("lark", 'start: "a" <|im_end|>'), ("gbnf", 'root ::= "a" <|im_end|>')]
+)
+def test_a_grammar_may_name_the_end_token(
+    runtime: LibllamaRuntime, controls: Controls, kind: Any, source: str
+) -> None:
+    [end], [a] = (runtime.tokenizer.encode(text) for text in ("<|im_end|>", "a"))
+    control = controls.control(ControlSpec(Grammar(kind, source)))
+    with pytest.raises(ControlError):
+        control.advance(end)
+    control.advance(a)
+    assert control.permitted([end]) == 1
+    control.advance(end)
+
+
+@pytest.mark.parametrize(
+    ("pattern", "warned"),
+    [(r'^[^"]{3}$', True), (r"^[^\\\\]*$", True), ("^[^n]*$", False), ('^"[^n]*$', False)],
+)
+def test_a_pattern_that_excludes_what_json_escapes_is_warned_of(
+    controls: Controls, pattern: str, warned: bool
+) -> None:
+    schema = json.dumps({"type": "string", "pattern": pattern})
+    found = controls.check(ControlSpec(Grammar("json_schema", schema)))
+    assert any("excludes quotes" in text for text in found) == warned

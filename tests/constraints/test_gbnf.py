@@ -5,12 +5,12 @@ import re
 from collections.abc import Callable, Iterator
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 from surefoot import models
 from surefoot.constraints import Controls, ControlSpec, Grammar, GrammarError
-from surefoot.decoding import Control
+from surefoot.decoding import Control, ControlError, SurefootError
 from surefoot.engine.vocabulary import controls_for
 from surefoot.runtime.libllama import LibllamaRuntime, LoadSettings, load
 from tests.constraints.llama_grammar import LlamaGrammar
@@ -144,7 +144,18 @@ def nodes() -> st.SearchStrategy[str]:
     )
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+def too_costly(error: SurefootError) -> bool:
+    """Whether a grammar was refused for what it costs; random ones may be very ambiguous."""
+    return any(said in str(error) for said in ("Too many items", "max is", "goes on for ever"))
+
+
+# No shrinking: llama.cpp takes minutes for some of the simpler grammars that it leads to.
+@settings(
+    max_examples=60,
+    deadline=None,
+    suppress_health_check=list(HealthCheck),
+    phases=[Phase.explicit, Phase.reuse, Phase.generate],
+)
 @given(root=nodes(), other=nodes(), third=nodes(), seed=st.integers(0, 1000))
 def test_random_grammars_allow_the_same_tokens_as_in_llama_cpp(
     runtime: LibllamaRuntime,
@@ -162,11 +173,10 @@ def test_random_grammars_allow_the_same_tokens_as_in_llama_cpp(
         return
     try:
         control = controls.control(ControlSpec(Grammar("gbnf", source)))
-    except GrammarError as error:
-        if "goes on for ever" not in str(error):
+        assert_same_walk(runtime, control, theirs, random.Random(seed), 8)
+    except (GrammarError, ControlError) as error:
+        if not too_costly(error):
             raise
-        return
-    assert_same_walk(runtime, control, theirs, random.Random(seed), 8)
 
 
 def test_tokens_can_be_named(runtime: LibllamaRuntime, controls: Controls) -> None:

@@ -11,9 +11,9 @@ from surefoot.decoding import (
     GREEDY,
     Breakers,
     Chooser,
-    DecodeError,
     Ending,
     InvalidParameterError,
+    NoTokenError,
     Sampling,
     ScoreWish,
     Sequence,
@@ -218,7 +218,7 @@ def test_a_grammar_that_leaves_only_the_end_may_end_before_min_tokens() -> None:
 def test_bans_that_leave_nothing_are_an_error() -> None:
     bans = tuple((token, -math.inf) for token in range(len(ROW)))
     for mask in (None, np.array([0b11], np.uint32)):
-        with pytest.raises(DecodeError, match="no token is left"):
+        with pytest.raises(NoTokenError, match="no token is left"):
             Chooser(Sampling(logit_bias=bans)).choose(ROW, 0.0, mask)
 
 

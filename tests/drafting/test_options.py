@@ -46,7 +46,7 @@ def field(flag: str) -> str:
 @pytest.mark.parametrize(("flag", "default"), LLAMA_SERVER_DEFAULTS.items())
 def test_names_and_defaults_are_llama_servers(flag: str, default: int) -> None:
     assert getattr(parsed(""), field(flag)) == default
-    assert getattr(parsed(f"{flag} 17"), field(flag)) == 17
+    assert getattr(parsed(f"--spec-draft-n-max 20 {flag} 17"), field(flag)) == 17
 
 
 def test_without_options_the_settings_are_the_defaults() -> None:
@@ -68,7 +68,6 @@ def test_help_tells_names_and_defaults() -> None:
         ("--spec-type ngram-mod", ("ngram-mod",)),
         ("--spec-type ngram-mod,ngram-simple", ("ngram-mod", "ngram-simple")),
         ("--spec-type ngram-mod --spec-type ngram-simple", ("ngram-mod", "ngram-simple")),
-        ("--spec-type ngram-mod,none", ("none",)),
         ("--spec-type ngram-mod --spec-type none", ("none",)),
         ("--spec-type none --spec-type ngram-mod", ("ngram-mod",)),
         ("--spec-default", ("ngram-mod",)),
@@ -77,6 +76,33 @@ def test_help_tells_names_and_defaults() -> None:
 )
 def test_types_add_up_until_one_says_none(line: str, types: tuple[str, ...]) -> None:
     assert parsed(line).types == types
+
+
+@pytest.mark.parametrize("line", ["none,draft-mtp", "ngram-mod,none", "none,none"])
+def test_none_stands_alone(line: str) -> None:
+    with pytest.raises(InvalidParameterError, match=f"none stands alone, and not in '{line}'"):
+        parsed(f"--spec-type {line}")
+
+
+@pytest.mark.parametrize(
+    "line", ["--spec-type auto,ngram-mod", "--spec-type auto --spec-type ngram-mod"]
+)
+def test_auto_stands_alone(line: str) -> None:
+    with pytest.raises(InvalidParameterError, match="--spec-type: auto stands alone"):
+        parsed(line)
+
+
+@pytest.mark.parametrize(
+    ("line", "most"),
+    [("--spec-draft-n-min 5 --spec-draft-n-max 2", 2), ("--spec-draft-n-min 5", 3)],
+)
+def test_drafts_that_could_never_be_long_enough_are_refused(line: str, most: int) -> None:
+    problem = f"must be at most --spec-draft-n-max, which is {most}, and is 5"
+    with pytest.raises(InvalidParameterError, match=problem) as caught:
+        parsed(line)
+    assert caught.value.name == "--spec-draft-n-min"
+    with pytest.raises(InvalidParameterError, match="draft_n_min: must be at most draft_n_max"):
+        SpeculationSettings(draft_n_min=4)
 
 
 @pytest.mark.parametrize("types", ["ngram-magic", "ngram-simple,draft-magic", "", "ngram-mod,"])

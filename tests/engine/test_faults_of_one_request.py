@@ -7,11 +7,12 @@ import numpy as np
 import pytest
 
 from surefoot.constraints import ControlSpec, Grammar
-from surefoot.decoding import Chooser, Sampling, Sequence
-from surefoot.engine import GenerationState, Lane, Request
+from surefoot.decoding import Chooser, Sampling, Sequence, Widths
+from surefoot.engine import Engine, GenerationState, Lane, LaneParts, Request
 from surefoot.engine.making import Maker
 from surefoot.engine.slot import Slot
-from tests.engine.playing import Asker, engine_of, play, run_all
+from surefoot.runtime.base import ModelLoadError
+from tests.engine.playing import Asker, engine_of, play, run_all, runtime_of
 
 HONEST = Maker.sequence
 PROMPTS = [[65, 66, 67], [70, 71]]
@@ -66,3 +67,44 @@ def test_mirostat_takes_any_target(tau: float) -> None:
     row = np.random.default_rng(1).normal(size=300).astype(np.float32)
     choice = Chooser(Sampling(mirostat=1, mirostat_tau=tau, temperature=1.0)).choose(row, 0.0)
     assert 0 <= choice.token < 300
+
+
+@pytest.mark.parametrize("kind", ["attention", "hybrid"])
+def test_bans_that_contradict_the_rules_cost_nobody_else_anything(kind: str) -> None:
+    """A neighbour must not absorb its prompt again for it."""
+    engine, runtime = engine_of(kind, slots=2)
+    asker = Asker(kind)
+    other = engine.submit(asker.request(PROMPTS[1], max_tokens=30), lambda _: None)
+    bans = tuple((token, -np.inf) for token in range(runtime.vocabulary_size))
+    refused = Request((65,), Sampling(logit_bias=bans), max_tokens=4)
+    generation = engine.submit(refused, lambda _: None)
+    play(engine)
+    assert generation.state is GenerationState.FAILED
+    assert "no token is left" in (generation.error or "")
+    assert generation.summary.recoveries == 0
+    assert other.state is GenerationState.FINISHED
+    assert other.summary.recoveries == 0
+
+
+def test_a_strict_request_without_room_for_a_lane_ends_alone() -> None:
+    engine = Engine(runtime_of("attention", slots=2), opener=NoRoom())
+    asker = Asker("attention")
+    other = engine.submit(asker.request(PROMPTS[1], max_tokens=30), lambda _: None)
+    strict = engine.submit(Request((65,), exact="strict", max_tokens=4), lambda _: None)
+    play(engine)
+    assert strict.state is GenerationState.FAILED
+    assert "no room" in (strict.error or "")
+    assert other.state is GenerationState.FINISHED
+
+
+class NoRoom:
+    """Knows a width class, and can open no lane."""
+
+    widths = Widths((2, 3))
+    refusal = ""
+
+    def describe(self) -> dict[str, Any]:
+        return {}
+
+    def open(self, widths: Widths | None, *, drafts: bool) -> LaneParts:  # noqa: ARG002
+        raise ModelLoadError("there is no room for another context")

@@ -2,7 +2,7 @@
 
 import pytest
 
-from surefoot.decoding import InvalidParameterError
+from surefoot.decoding import InvalidParameterError, Sampling
 from surefoot.engine import Delta, GenerationState, PromptTooLongError, Request
 from tests.engine.playing import ALL_KINDS, Asker, engine_of, run_all
 
@@ -22,6 +22,14 @@ def test_a_prompt_as_long_as_the_context_is_refused_in_words(length: int) -> Non
     assert "-c" in str(error.value)
     assert engine.idle
     assert runtime.calls == 0
+
+
+def test_a_bias_for_a_token_that_is_none_is_refused_and_nothing_is_queued() -> None:
+    engine, runtime = engine_of("hybrid", context_length=CONTEXT)
+    sampling = Sampling(logit_bias=((runtime.vocabulary_size, 1.0),))
+    with pytest.raises(InvalidParameterError, match=r"logit_bias: there is no token \d+"):
+        engine.submit(Request((1, 2), sampling), lambda _: None)
+    assert engine.idle
 
 
 @pytest.mark.parametrize("kind", ALL_KINDS)

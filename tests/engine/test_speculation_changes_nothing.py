@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 
 from surefoot.constraints import Calls, ControlSpec, Grammar, Reasoning
 from surefoot.decoding import Drafter, Sampling, ScoreWish, Sequence, Widths
-from surefoot.engine import Engine, LaneParts, Request
-from surefoot.runtime.simulated import SimulatedRuntime
+from surefoot.engine import Engine, Request
 from tests.engine.playing import ALL_KINDS, VOCABULARY, play, runtime_of
+from tests.support.opener import Opener
 from tests.support.planned_drafters import FunctionDrafter
 
 SAMPLINGS = st.fixed_dictionaries(
@@ -69,24 +69,6 @@ def often(seed: int, share: float, text: list[int]) -> FunctionDrafter:
         return [t if rng.random() < share else rng.randrange(VOCABULARY) for t in following]
 
     return FunctionDrafter(draft)
-
-
-class Opener:
-    """Opens lanes on the simulated runtime."""
-
-    refusal = ""
-
-    def __init__(self, runtime: SimulatedRuntime, widths: Widths, drafter: Drafter | None) -> None:
-        self._runtime = runtime
-        self.widths: Widths | None = widths
-        self._drafter = drafter
-
-    def describe(self) -> dict[str, Any]:
-        return {}
-
-    def open(self, widths: Widths | None, *, drafts: bool) -> LaneParts:
-        runtime = self._runtime.sibling(widths)
-        return LaneParts(runtime, self._drafter if drafts else None, runtime.close)
 
 
 def run(engine: Engine, request: Request) -> Any:

@@ -55,6 +55,7 @@ def damaged() -> list[Any]:
     changes: list[dict[str, Any]] = [
         {"key": "b"},
         {"widths": {"allowed": [2, 9]}},
+        {"widths": {"allowed": [2, 10**6]}, "classes": [{"allowed": [2, 10**6]}]},
         {"widths": {"allowed": []}},
         {"widths": [2, 3]},
         {"widths": {"allowed": [2, 3.0]}, "classes": [{"allowed": [2, 3.0]}]},
@@ -135,7 +136,7 @@ def test_two_processes_can_keep_the_same_measurement_at_once(folder: Path) -> No
 # What a measurement holds for
 
 
-def test_a_measurement_holds_for_one_file_build_device_and_number_of_threads(
+def test_a_measurement_holds_for_one_file_build_device_attention_and_number_of_threads(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = tmp_path / "model.gguf"
@@ -152,6 +153,10 @@ def test_a_measurement_holds_for_one_file_build_device_and_number_of_threads(
         replace(settings, threads=2),
         replace(settings, micro_batch_size=64),
         replace(settings, gpu_layers=0),
+        replace(settings, threads_batch=2),
+        replace(settings, cache_type_k="q8_0"),
+        replace(settings, cache_type_v="q8_0"),
+        replace(settings, flash_attention="on"),
     ):
         assert width_cache.key_of(other, 100) != first
     assert width_cache.key_of(settings, 101) != first

@@ -11,7 +11,7 @@ import httpx
 import uvicorn
 
 from surefoot.decoding import Drafter
-from surefoot.engine import Engine, EngineThread, Generation, QueueSettings
+from surefoot.engine import Engine, EngineThread, Generation, LaneOpener, QueueSettings
 from surefoot.runtime.base import Runtime
 from surefoot.server import bind, create_app
 from surefoot.server.listening import listen, url
@@ -28,9 +28,10 @@ class Running:
         *,
         gate: Gate | None = None,
         queue: QueueSettings | None = None,
+        opener: LaneOpener | None = None,
         **options: Any,
     ) -> None:
-        self.thread = EngineThread(Engine(runtime, drafter, queue=queue))
+        self.thread = EngineThread(Engine(runtime, drafter, opener=opener, queue=queue))
         self.engine = self.thread.engine
         app = create_app(self.thread, model_name="simulated", **options)
         self._gate = gate

@@ -118,7 +118,17 @@ def test_the_stop_string_is_left_out(server: Running) -> None:
     }
 
 
-@pytest.mark.parametrize("limit", [{}, {"max_tokens": None}, {"n_predict": -1}], ids=str)
+@pytest.mark.parametrize(
+    "limit",
+    [
+        {},
+        {"max_tokens": None},
+        {"n_predict": -1},
+        {"max_tokens": -1},
+        {"max_completion_tokens": -1, "n_predict": None},
+    ],
+    ids=str,
+)
 def test_without_a_limit_the_answer_may_fill_the_context(
     server: Running, limit: dict[str, int | None]
 ) -> None:
@@ -142,8 +152,16 @@ def test_the_limit_has_three_names_and_is_kept_to_the_token(server: Running, nam
 
 
 def test_of_two_limits_the_smaller_holds(server: Running) -> None:
-    limits = {"max_tokens": 9, "max_completion_tokens": 4, "temperature": 0}
+    limits = {"max_tokens": 9, "max_completion_tokens": 4, "n_predict": -1, "temperature": 0}
     assert server.answer("completions", prompt="a", **limits)["usage"]["completion_tokens"] == 4
+
+
+@pytest.mark.parametrize("name", ["max_tokens", "max_completion_tokens", "n_predict"])
+def test_no_limit_is_none_even_where_the_server_has_one(name: str) -> None:
+    runtime = SimulatedRuntime(vocabulary_size=512, context_length=64, end_rate=0)
+    with Running(runtime, max_tokens=6) as server:
+        answer = server.answer("completions", prompt="a", temperature=0, **{name: -1})
+        assert answer["usage"]["total_tokens"] == 64
 
 
 @pytest.mark.parametrize("given", [{}, {"seed": None}, {"seed": -1}], ids=str)
@@ -207,6 +225,8 @@ def test_what_the_cache_held_is_told_and_counted_once() -> None:
         assert first["usage"]["prompt_tokens_details"]["cached_tokens"] == 0
         assert second["usage"]["prompt_tokens_details"]["cached_tokens"] == 99
         assert second["timings"]["prompt_n"] == 1
+        assert first["timings"]["prompt_per_second"] > 0
+        assert second["timings"]["prompt_per_second"] is None, "nothing was prefilled"
         assert server.engine.runtime.passes == before + 1
 
 

@@ -5,9 +5,11 @@ from concurrent.futures import ThreadPoolExecutor
 import httpx
 import pytest
 
+from surefoot.decoding import Widths
 from surefoot.runtime.simulated import SimulatedRuntime
 from tests.server.gate import Gate
-from tests.server.running import Running, events
+from tests.server.running import Running, events, until
+from tests.support.opener import Opener
 
 JSON = {"content-type": "application/json"}
 
@@ -87,9 +89,30 @@ def test_health_tells_what_is_free(server: Running) -> None:
         "status": "ok",
         "slots_idle": 2,
         "slots_busy": 0,
+        "strict_busy": 0,
         "waiting": 0,
         "rounds": server.engine.rounds,
     }
+
+
+def test_strict_requests_are_told_apart_from_slots() -> None:
+    gate = Gate()
+    runtime = SimulatedRuntime(vocabulary_size=512, decode_seconds=gate)
+    body = {"prompt": [300], "stream": True, "max_tokens": 40, "exact": "strict"}
+    with Running(runtime, gate=gate, opener=Opener(runtime, Widths((2, 3, 4)))) as server:
+
+        def health() -> dict[str, int]:
+            told = server.client.get("/health").json()
+            return {name: told[name] for name in ("slots_idle", "slots_busy", "strict_busy")}
+
+        idle = {"slots_idle": 1, "slots_busy": 0, "strict_busy": 0}
+        assert health() == idle
+        with server.client.stream("POST", "/v1/completions", json=body):
+            until(lambda: health() == idle | {"strict_busy": 1})
+            assert "surefoot_slots_busy 0.0" in server.client.get("/metrics").text
+            assert "surefoot_strict_busy 1.0" in server.client.get("/metrics").text
+        gate.open()
+        until(lambda: health() == idle)
 
 
 def test_browsers_of_any_origin_may_ask(server: Running) -> None:

@@ -115,3 +115,11 @@ def test_props_tell_the_defaults_of_answers() -> None:
     assert set(told) == set(asdict(defaults))
     with Running(ScriptedRuntime("x", HERMES)) as server:
         assert server.client.get("/props").json()["tool_format"] == "hermes"
+
+
+@pytest.mark.parametrize(("seed", "told"), [(None, -1), (-1, -1), (0, 0), (7, 7)])
+def test_props_tell_the_seed_that_the_server_was_given(seed: int | None, told: int) -> None:
+    with Running(SimulatedRuntime(vocabulary_size=512), seed=seed) as server:
+        for _ in range(2):
+            props = server.client.get("/props").json()
+            assert props["default_generation_settings"]["seed"] == told

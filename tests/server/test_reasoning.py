@@ -92,6 +92,36 @@ def test_the_budget_ends_the_reasoning(name: str, budget: int) -> None:
         assert "four" in full["choices"][0]["message"]["reasoning_content"]
 
 
+@pytest.mark.parametrize("tags", [(), ("<think>", "</think>")], ids=["text", "tokens"])
+@pytest.mark.parametrize("budget", [-1, 0, 4, 14])
+def test_a_second_thought_is_told_counted_and_ended_like_the_first(
+    tags: tuple[str, ...], budget: int
+) -> None:
+    script = "<think>one two</think>\n\n</think>\n<think>three</think>\n\nBecause."
+    runtime = ScriptedRuntime(script, HERMES, tags)
+    with Running(runtime) as server:
+        fields = {"thinking_budget_tokens": budget}
+        answer = server.answer("chat/completions", messages=USER, temperature=0, **fields)
+        message = answer["choices"][0]["message"]
+        thought = message.get("reasoning_content", "")
+        counted = answer["usage"]["completion_tokens_details"]["reasoning_tokens"]
+        assert counted == len(runtime.tokenizer.encode(thought))
+        assert "think>" not in message["content"]
+        assert streamed(server, **fields) == (thought, message["content"])
+        if budget == -1:
+            assert (thought, message["content"]) == ("one twothree", "Because.")
+        else:
+            assert counted == min(budget, len(runtime.tokenizer.encode("one twothree")))
+
+
+def test_strays_in_front_of_an_answer_whose_reasoning_the_prompt_has_ended_are_left_out() -> None:
+    template = "{# <think></think> #}" + MARK
+    with Running(ScriptedRuntime("</think>\n\n<think>\n\n</think>Yes.", template)) as server:
+        message = message_of(server)
+        assert message["content"] == "Yes."
+        assert "reasoning_content" not in message
+
+
 def test_the_servers_budget_holds_where_the_request_is_silent() -> None:
     settings = AnswerSettings(reasoning_budget=2)
     with Running(ScriptedRuntime(THOUGHT, HERMES), answers=settings) as server:

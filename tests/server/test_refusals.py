@@ -33,11 +33,12 @@ WRONG = [
     ("seed", -2),
     ("seed", 2**64),
     ("max_tokens", 0),
-    ("max_tokens", -1),
     ("max_tokens", -2),
     ("max_tokens", "many"),
     ("max_tokens", 1.5),
     ("max_completion_tokens", 0),
+    ("max_completion_tokens", -2),
+    ("n_predict", 0),
     ("n_predict", -5),
     ("stop", 3),
     ("stop", [3]),
@@ -132,6 +133,22 @@ UNSUPPORTED = [
     ("continue_final_message", True),
     ("functions", [{"name": "f"}]),
     ("prompt_logprobs", 1),
+    ("lora", [{"id": 0, "scale": 0.5}]),
+    ("n_indent", 2),
+    ("grammar_lazy", True),
+    ("grammar_triggers", [{"type": "word", "value": "x"}]),
+    ("adaptive_target", 0.4),
+    ("bad_words", ["no"]),
+    ("allowed_token_ids", [5]),
+    ("include_stop_str_in_output", True),
+    ("skip_special_tokens", False),
+    ("truncate_prompt_tokens", 10),
+    ("chat_template", "{{ messages }}"),
+    ("documents", [{"text": "x"}]),
+    ("use_beam_search", True),
+    ("length_penalty", 0.5),
+    ("early_stopping", True),
+    ("parse_tool_calls", False),
 ]
 
 
@@ -175,6 +192,27 @@ NEUTRAL: dict[str, list[Any]] = {
     "speculative": [True],
     "stop_token_ids": [[]],
     "model": ["gpt-4o", ""],
+    "lora": [[]],
+    "t_max_predict_ms": [0, -1],
+    "n_indent": [0],
+    "n_discard": [0],
+    "grammar_lazy": [False],
+    "grammar_triggers": [[]],
+    "adaptive_target": [-1, -1.0, -0.5],
+    "bad_words": [[]],
+    "allowed_token_ids": [],
+    "include_stop_str_in_output": [False],
+    "skip_special_tokens": [True],
+    "truncate_prompt_tokens": [],
+    "chat_template": [],
+    "documents": [[]],
+    "use_beam_search": [False],
+    "length_penalty": [1, 1.0],
+    "early_stopping": [False],
+    "parse_tool_calls": [True],
+    "id_slot": [-1],
+    "thinking": [{"type": "disabled"}],
+    "reasoning": [],
 }
 
 
@@ -186,3 +224,18 @@ def test_what_asks_for_nothing_special_is_accepted(server: Running, field: str) 
         answer = server.answer("completions", **request, **{field: value})
         assert answer["choices"][0]["text"] == plain
         assert answer["surefoot"]["warnings"] == []
+
+
+def test_a_slot_that_is_asked_for_is_not_taken_and_the_response_says_so(server: Running) -> None:
+    answer = server.answer("completions", prompt="a", max_tokens=1, id_slot=1)
+    assert answer["surefoot"]["warnings"] == [
+        "id_slot: was ignored; the slot that holds most of a prompt is taken"
+    ]
+
+
+@pytest.mark.parametrize("fields", [{"thinking": {"type": "enabled"}}, {"reasoning": {}}], ids=str)
+def test_a_text_completion_can_not_be_told_to_think(
+    server: Running, fields: dict[str, Any]
+) -> None:
+    [field] = fields
+    assert refused(server, "completions", {"prompt": "a", **fields})["param"] == field

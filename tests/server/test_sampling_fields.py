@@ -4,9 +4,11 @@ from typing import Any
 
 import pytest
 
-from surefoot.decoding import InvalidParameterError, Sampling
+from surefoot.decoding import InvalidParameterError, Sampling, Widths
 from surefoot.runtime.simulated import SimulatedRuntime
+from surefoot.server import AnswerSettings
 from tests.server.running import Running
+from tests.support.opener import Opener
 
 USER = [{"role": "user", "content": "tell me"}]
 OPEN: dict[str, Any] = {
@@ -233,3 +235,43 @@ def test_strict_and_rejection_exclude_each_other(server: Running) -> None:
     assert response.json()["error"]["param"] == "verify"
     response = server.post("completions", {"prompt": "a", "exact": "fast", "strict": True})
     assert response.json()["error"]["param"] == "strict"
+
+
+BESIDE_REJECTION: list[tuple[str, dict[str, Any]]] = [
+    ("exact", {"exact": "strict"}),
+    ("strict", {"strict": True}),
+    ("mirostat", {"mirostat": 2}),
+]
+
+
+@pytest.mark.parametrize(("field", "fields"), BESIDE_REJECTION, ids=str)
+def test_what_rejection_excludes_is_refused_by_what_was_sent_and_the_servers_option(
+    field: str, fields: dict[str, Any]
+) -> None:
+    settings = AnswerSettings(rule="rejection")
+    runtime = SimulatedRuntime(vocabulary_size=512)
+    opener = Opener(runtime, Widths((2, 3, 4)))
+    with Running(runtime, opener=opener, answers=settings) as server:
+        body = {"prompt": "a", "max_tokens": 2, **fields}
+        error = server.post("completions", body).json()["error"]
+        assert error["param"] == field
+        assert error["message"].startswith(f"{field}: ")
+        assert "--verify rejection" in error["message"]
+        for verify in ({"verify": "coupled"}, {"verify": None}):
+            response = server.post("completions", {**body, **verify})
+            assert response.status_code == (200 if verify["verify"] else 400)
+        both = server.post("completions", {**body, "verify": "rejection"}).json()["error"]
+        assert both["param"] == "verify"
+
+
+@pytest.mark.parametrize(
+    "options", [{"defaults": Sampling(mirostat=2)}, {"answers": AnswerSettings(exact="strict")}]
+)
+def test_what_the_server_is_set_to_is_named_where_rejection_is_asked_for(
+    options: dict[str, Any],
+) -> None:
+    with Running(SimulatedRuntime(vocabulary_size=512), **options) as server:
+        response = server.post("completions", {"prompt": "a", "verify": "rejection"})
+    error = response.json()["error"]
+    assert error["param"] == "verify"
+    assert "this server's default" in error["message"]

@@ -48,6 +48,39 @@ def test_llama_servers_spelling_is_read_too(chained: Running) -> None:
     assert answer["timings"]["draft_n_max"] == 1
 
 
+@pytest.mark.parametrize(
+    ("fields", "drafter", "depth"),
+    [
+        ({}, "ngram-simple,ngram-map-k", 9),
+        ({"speculative": {"types": ["ngram-map-k"]}}, "ngram-map-k", 3),
+        ({"speculative": {"n_max": 2}}, "ngram-simple,ngram-map-k", 2),
+        ({"speculative": {"types": ["ngram-map-k"], "n_max": 7}}, "ngram-map-k", 3),
+        ({"speculative": False}, None, 0),
+        ({"speculative": {"n_max": 0}}, None, 0),
+        ({"speculative": {"types": []}}, None, 0),
+    ],
+    ids=str,
+)
+def test_the_answer_says_who_might_draft_for_this_request_and_how_deep(
+    fields: dict[str, Any], drafter: str | None, depth: int
+) -> None:
+    runtime = SimulatedRuntime(vocabulary_size=512)
+    drafters: list[Drafter] = [NgramSimple(size_n=2, size_m=9), NgramMapK(size_n=2, size_m=3)]
+    with Running(runtime, Chain(drafters)) as server:
+        answer = server.answer("completions", **REQUEST, **fields)
+    for part in (answer["timings"], answer["surefoot"]):
+        assert part["drafter"] == drafter
+        assert part["draft_n_max"] == depth
+        assert len(part["drafted_by_position"]) <= depth
+
+
+def test_where_nobody_can_draft_nobody_is_named() -> None:
+    runtime = SimulatedRuntime("recurrent", vocabulary_size=512, can_fork=False)
+    with Running(runtime, NgramSimple(size_n=2)) as server:
+        timings = server.answer("completions", **REQUEST)["timings"]
+    assert (timings["drafter"], timings["draft_n_max"]) == (None, 0)
+
+
 def test_the_servers_cap_holds(chained: Running) -> None:
     answer = chained.answer("completions", **REQUEST, speculative={"n_max": 1000})
     cap = chained.engine.max_draft

@@ -102,6 +102,15 @@ def test_a_call_is_held_to_its_schema() -> None:
     assert json.loads(call["function"]["arguments"])["city"] in ("Rome", "Oslo")
 
 
+@pytest.mark.parametrize("told", [{}, {"parameters": None}], ids=str)
+def test_a_function_without_parameters_gets_no_arguments(told: dict[str, Any]) -> None:
+    now = {"type": "function", "function": {"name": "now", **told}}
+    with Running(ScriptedRuntime(call_text("now", zone=1), HERMES_WITHOUT_REASONING)) as server:
+        answer = server.answer("chat/completions", messages=USER, tools=[now], temperature=0)
+    [call] = answer["choices"][0]["message"]["tool_calls"]
+    assert json.loads(call["function"]["arguments"]) == {}
+
+
 @pytest.mark.parametrize(
     ("choice", "names"),
     [
@@ -176,6 +185,32 @@ def test_a_call_that_is_cut_off_says_so() -> None:
         assert answer["choices"][0]["finish_reason"] == "length"
         [call] = answer["choices"][0]["message"]["tool_calls"]
         assert call["function"]["name"] == "add"
+
+
+@pytest.mark.parametrize("stop", ["Par", '"city', "}}", "Oslo"])
+def test_a_call_that_a_stop_string_cuts_off_is_none_to_be_carried_out(stop: str) -> None:
+    script = call_text("get_weather", city="Paris") + "\n" + call_text("get_weather", city="Oslo")
+    free = tool("get_weather", city={"type": "string"})
+    with Running(ScriptedRuntime(script, HERMES_WITHOUT_REASONING)) as server:
+        request: dict[str, Any] = {"messages": USER, "tools": [free], "temperature": 0}
+        [choice] = server.answer("chat/completions", **request, stop=[stop])["choices"]
+        calls = choice["message"]["tool_calls"]
+        assert len(calls) == (2 if stop == "Oslo" else 1)
+        assert choice["finish_reason"] == "stop"
+        whole, reason = streamed(server, **request, stop=[stop])
+        assert whole["tool_calls"] == [call["function"] for call in calls]
+        assert reason == "stop"
+
+
+@pytest.mark.parametrize("stop", ["</tool_call>", "\n<tool_call>"])
+def test_a_call_that_is_complete_when_a_stop_string_comes_may_be_carried_out(stop: str) -> None:
+    with Running(ScriptedRuntime(TWO, HERMES_WITHOUT_REASONING)) as server:
+        request: dict[str, Any] = {"messages": USER, "tools": [CITY, ADD], "temperature": 0}
+        [choice] = server.answer("chat/completions", **request, stop=[stop])["choices"]
+        [call] = choice["message"]["tool_calls"]
+        assert json.loads(call["function"]["arguments"]) == {"city": "Oslo"}
+        assert choice["finish_reason"] == "tool_calls"
+        assert streamed(server, **request, stop=[stop])[1] == "tool_calls"
 
 
 def test_the_template_sees_the_tools_unless_none_may_be_called() -> None:

@@ -21,6 +21,8 @@ from surefoot.bench.overhead import (
 )
 from surefoot.bench.prompts import PROMPTS, Prompt
 from surefoot.commands import options as shared
+from surefoot.commands.model_options import add_model_arguments, load_settings
+from surefoot.commands.parser import CommandParser
 from surefoot.commands.plan import EnginePlan
 from surefoot.commands.run import as_chat_tokens
 from surefoot.commands.sampling_options import add_sampling_arguments
@@ -31,8 +33,14 @@ from surefoot.runtime.libllama import load
 ROLLBACK_CONTEXTS = (1024, 8192)
 """Tokens of context behind which a roll-back is measured."""
 
+_LEGEND = (
+    "ratio, (range): speed of drafted by plain, median and extremes of the pairs\n"
+    "acc.: draft tokens accepted; t/pass: tokens committed by a forward pass\n"
+    "=/~/x: pairs with the same tokens / parting at a near tie / parting elsewhere"
+)
 
-def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+
+def add_parser(subparsers: "argparse._SubParsersAction[CommandParser]") -> None:
     """Add the subcommand's parser."""
     parser = subparsers.add_parser(
         "bench",
@@ -54,7 +62,7 @@ def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]"
         action="store_true",
         help="measure surefoot's own time per round and the cost of a roll-back, and no prompts",
     )
-    shared.add_model_arguments(parser)
+    add_model_arguments(parser)
     add_sampling_arguments(parser)
     parser.set_defaults(temp=0.0, seed=1)
     add_speculation_arguments(parser)
@@ -83,7 +91,6 @@ def measure_prompts(options: argparse.Namespace) -> dict[str, Any]:
     if not plan.speculation.chosen:
         raise InvalidParameterError("--spec-type", "is 'none', so there is nothing to compare")
     prompts = read_prompts(options.prompts) if options.prompts else PROMPTS
-    sampling = shared.sampling(options)
     console = Console(stderr=True)
     with plan.open() as engine:
         with console.status("starting") as status:
@@ -91,7 +98,7 @@ def measure_prompts(options: argparse.Namespace) -> dict[str, Any]:
                 engine,
                 prompts,
                 lambda text: as_chat_tokens(engine.runtime, text),
-                sampling=sampling,
+                sampling=plan.sampling,
                 max_tokens=options.n_predict,
                 repeats=options.repeats,
                 progress=status.update,
@@ -122,7 +129,7 @@ def read_prompts(path: Path) -> list[Prompt]:
 
 def measure_overhead(options: argparse.Namespace) -> dict[str, Any]:
     """Measure Python's own time per round, and the cost of a roll-back."""
-    settings = shared.load_settings(options, slots=4, longest_draft=64)
+    settings = load_settings(options, slots=4, longest_draft=64)
     own = [decoding_cost(size, n) for size in (8192, 151_936) for n in (1, 4)]
     runtime = load(replace(settings, context_length=256))
     try:
@@ -146,13 +153,11 @@ def as_tables(result: dict[str, Any]) -> list[Table]:
 
 
 def _rows_table(model: str, table_rows: list[Row]) -> Table:
-    """Speeds are in tokens a second, t/pass are tokens a forward pass.
-
-    `=/~/x` counts pairs that are equal, part at a near tie, or part elsewhere.
-    """
     drafter = table_rows[0].drafter
     title = f"{model}: {drafter} against plain decoding (tokens/s)"
-    table = Table(title=title, title_justify="left", box=SIMPLE)
+    table = Table(
+        title=title, title_justify="left", box=SIMPLE, caption=_LEGEND, caption_justify="left"
+    )
     table.add_column("prompts", no_wrap=True, min_width=12)
     for name in ("plain", "drafted", "ratio", "(range)", "acc.", "t/pass", "=/~/x"):
         table.add_column(name, justify="right", no_wrap=True)

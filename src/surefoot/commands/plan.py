@@ -1,18 +1,22 @@
 """From options to an engine that runs: what is to be loaded, checked first and opened later."""
 
 import argparse
+import logging
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 
 from surefoot.commands.lanes import lanes_for
-from surefoot.commands.options import as_options, load_settings
+from surefoot.commands.model_options import load_settings
+from surefoot.commands.options import as_options, sampling
 from surefoot.commands.speculation import drafting_for, settings_of, uses_own_head
-from surefoot.decoding import SyntheticAcceptance
+from surefoot.decoding import Sampling, SyntheticAcceptance
 from surefoot.drafting.settings import SpeculationSettings
 from surefoot.drafting.synthetic import synthetic_acceptance
 from surefoot.engine import Engine, QueueSettings
-from surefoot.runtime.libllama import LoadSettings, load
+from surefoot.runtime.libllama import LibllamaRuntime, LoadSettings, load
+
+_LOG = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,6 +26,7 @@ class EnginePlan:
     Attributes:
         options: with those of a model and of speculation.
         settings: how to load the target.
+        sampling: how tokens are chosen.
         speculation: how to draft.
         synthetic: what judges drafts by chance; None for real verification.
         measure: whether width classes are measured, if they have not been yet.
@@ -29,6 +34,7 @@ class EnginePlan:
 
     options: argparse.Namespace
     settings: LoadSettings
+    sampling: Sampling
     speculation: SpeculationSettings
     synthetic: SyntheticAcceptance | None
     measure: bool
@@ -40,12 +46,13 @@ class EnginePlan:
         Raises:
             InvalidParameterError: one is outside its range.
         """
+        asked = sampling(options)
         speculation = settings_of(options)
         synthetic = synthetic_acceptance(speculation)
         mtp = uses_own_head(speculation)
         settings = load_settings(options, slots, longest_draft=speculation.n_max, mtp=mtp)
         measure = options.command == "serve" or getattr(options, "exact", "fast") == "strict"
-        return cls(options, settings, speculation, synthetic, measure)
+        return cls(options, settings, asked, speculation, synthetic, measure)
 
     @contextmanager
     def open(self, queue: QueueSettings | None = None) -> Iterator[Engine]:
@@ -56,10 +63,11 @@ class EnginePlan:
 
         Raises:
             ModelLoadError: a model can't be loaded.
-            InvalidParameterError, VocabularyMismatchError: see `drafting_for` and `Engine`.
+            InvalidParameterError: a token that gets a bias is none; see also `drafting_for`.
+            VocabularyMismatchError: see there.
         """
         with (
-            closing(load(self.settings)) as runtime,
+            closing(self._load()) as runtime,
             drafting_for(runtime, self.speculation, self.options) as drafting,
             lanes_for(runtime, drafting, measure=self.measure) as lanes,
         ):
@@ -76,3 +84,23 @@ class EnginePlan:
                 )
             with closing(engine):
                 yield engine
+
+    def _load(self) -> LibllamaRuntime:
+        """The target, if it fits the options that only a loaded model can tell about."""
+        runtime = load(self.settings)
+        try:
+            with as_options():
+                self.sampling.check_tokens(runtime.vocabulary_size)
+        except BaseException:
+            runtime.close()
+            raise
+        trained = runtime.info.training_context
+        if 0 < trained < runtime.context_length:
+            _LOG.warning(
+                "-c gives each slot %d tokens, and %s was trained for %d: text beyond those may "
+                "make no sense",
+                runtime.context_length,
+                runtime.info.name,
+                trained,
+            )
+        return runtime

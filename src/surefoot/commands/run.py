@@ -16,6 +16,8 @@ from rich.table import Table
 
 from surefoot.chat.template import ChatTemplate
 from surefoot.commands import options as shared
+from surefoot.commands.model_options import add_model_arguments
+from surefoot.commands.parser import CommandParser
 from surefoot.commands.plan import EnginePlan
 from surefoot.commands.sampling_options import add_exactness_arguments, add_sampling_arguments
 from surefoot.constraints import ControlSpec, Grammar
@@ -31,7 +33,7 @@ class GenerationFailedError(SurefootError):
     """The generation could not be finished."""
 
 
-def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+def add_parser(subparsers: "argparse._SubParsersAction[CommandParser]") -> None:
     """Add the subcommand's parser."""
     parser = subparsers.add_parser(
         "run",
@@ -56,11 +58,14 @@ def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]"
         metavar="N",
         help="most tokens to generate (default: -1, to the end of the context)",
     )
-    shared.add_model_arguments(parser)
+    add_model_arguments(parser)
     add_sampling_arguments(parser)
     add_exactness_arguments(parser)
     form = parser.add_argument_group("form").add_mutually_exclusive_group()
     form.add_argument("-j", "--json-schema", metavar="SCHEMA", help="the text is JSON like that")
+    form.add_argument(
+        "-jf", "--json-schema-file", type=Path, metavar="FILE", help="the same from a file"
+    )
     form.add_argument("--grammar", metavar="TEXT", help="GBNF, or Lark if it begins so")
     form.add_argument("--grammar-file", type=Path, metavar="FILE", help="the same from a file")
     add_speculation_arguments(parser)
@@ -72,7 +77,6 @@ def run(options: argparse.Namespace) -> int:
     """Run the subcommand; returns the exit code."""
     shared.set_up_logging(options)
     prompt = read_prompt(options)
-    sampling = shared.sampling(options)
     control = _control(options)
     plan = EnginePlan.of(options, slots=1)
     if options.n_predict < 1 and options.n_predict != -1:
@@ -80,7 +84,7 @@ def run(options: argparse.Namespace) -> int:
     with plan.open() as engine:
         request = Request(
             prompt=tuple(tokenize(engine.runtime, prompt, options)),
-            sampling=sampling,
+            sampling=plan.sampling,
             max_tokens=None if options.n_predict == -1 else options.n_predict,
             exact=options.exact,
             rule=options.verify,
@@ -95,16 +99,14 @@ def run(options: argparse.Namespace) -> int:
 
 def _control(options: argparse.Namespace) -> ControlSpec | None:
     """The rules for the text that the options ask for."""
-    if options.json_schema is not None:
-        return ControlSpec(Grammar("json_schema", options.json_schema))
+    schema = options.json_schema
+    if options.json_schema_file is not None:
+        schema = shared.read_text("--json-schema-file", options.json_schema_file)
+    if schema is not None:
+        return ControlSpec(Grammar("json_schema", schema))
     source = options.grammar
     if options.grammar_file is not None:
-        try:
-            source = options.grammar_file.read_text()
-        except (OSError, UnicodeDecodeError) as error:
-            raise InvalidParameterError(
-                "--grammar-file", f"{options.grammar_file} can't be read: {error}"
-            ) from error
+        source = shared.read_text("--grammar-file", options.grammar_file)
     return None if source is None else ControlSpec(Grammar("gbnf", source))
 
 

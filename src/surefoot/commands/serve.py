@@ -6,6 +6,9 @@ from pathlib import Path
 
 from surefoot.chat.formats import FORMATS
 from surefoot.commands import options as shared
+from surefoot.commands.llama_server import add_ineffective_arguments
+from surefoot.commands.model_options import add_model_arguments
+from surefoot.commands.parser import CommandParser
 from surefoot.commands.plan import EnginePlan
 from surefoot.commands.sampling_options import add_exactness_arguments, add_sampling_arguments
 from surefoot.decoding import InvalidParameterError
@@ -14,7 +17,7 @@ from surefoot.engine import Engine, QueueSettings
 from surefoot.runtime.base import Runtime
 
 
-def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+def add_parser(subparsers: "argparse._SubParsersAction[CommandParser]") -> None:
     """Add the subcommand's parser."""
     parser = subparsers.add_parser(
         "serve",
@@ -54,6 +57,20 @@ def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]"
         help="a text that fills its context goes on, and the model forgets its middle; for "
         "requests with a limit on their tokens, and attention memory only",
     )
+    server.add_argument(
+        "--api-key",
+        action="append",
+        default=[],
+        metavar="KEY,...",
+        help="requests must have one of these keys, all but GET /health and /v1/models; others on "
+        "this machine can read it in the list of processes (default: everybody is let in)",
+    )
+    server.add_argument(
+        "--api-key-file",
+        type=Path,
+        metavar="FILE",
+        help="keys from a file, one a line; lines that begin with # are comments",
+    )
     server.add_argument("-a", "--alias", metavar="NAME", help="what to call the model")
     server.add_argument(
         "-n",
@@ -64,7 +81,7 @@ def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]"
         metavar="N",
         help="most tokens for requests that set no limit (default: -1, to the end of the context)",
     )
-    shared.add_model_arguments(parser)
+    add_model_arguments(parser)
     add_sampling_arguments(parser)
     add_exactness_arguments(parser)
     answers = parser.add_argument_group("answers")
@@ -95,6 +112,7 @@ def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]"
         help="score this share of the answers again without speculation, when idle (default: 0)",
     )
     add_speculation_arguments(parser)
+    add_ineffective_arguments(parser)
     shared.add_logging_arguments(parser, "log what is done; twice: libllama's log, too")
 
 
@@ -104,7 +122,6 @@ def run(options: argparse.Namespace) -> int:
     from surefoot.server import AnswerSettings, bind, serve
 
     shared.set_up_logging(options)
-    defaults = shared.sampling(options)
     plan = EnginePlan.of(options, options.parallel)
     with shared.as_options():
         queue = QueueSettings(options.queue, options.queue_timeout)
@@ -121,6 +138,11 @@ def run(options: argparse.Namespace) -> int:
             "--verify",
             "must be coupled with --exact strict: with rejection the text hangs on the drafts",
         )
+    if plan.sampling.mirostat and options.verify == "rejection":
+        raise InvalidParameterError(
+            "--verify", "must be coupled with --mirostat, which steers by single choices"
+        )
+    keys = _keys(options)
     answers = AnswerSettings(
         exact=options.exact,
         rule=options.verify,
@@ -137,14 +159,32 @@ def run(options: argparse.Namespace) -> int:
                 engine,
                 listener,
                 model_name=options.alias or _model_name(engine.runtime, options.model),
-                defaults=defaults,
+                defaults=plan.sampling,
                 seed=options.seed,
                 answers=answers,
+                keys=keys,
                 max_tokens=None if options.n_predict == -1 else options.n_predict,
                 ready=lambda url: print(_welcome(url, engine), file=sys.stderr, flush=True),
             )
     print("surefoot: stopped", file=sys.stderr)
     return 0
+
+
+def _keys(options: argparse.Namespace) -> tuple[str, ...]:
+    """The API keys, those of the file included.
+
+    Raises:
+        InvalidParameterError: the file can't be read, or there is an option and no key.
+    """
+    keys = [key.strip() for text in options.api_key for key in text.split(",")]
+    if options.api_key_file is not None:
+        lines = shared.read_text("--api-key-file", options.api_key_file).splitlines()
+        keys += [line.strip() for line in lines if not line.startswith("#")]
+    found = tuple(filter(None, keys))
+    if not found and (options.api_key or options.api_key_file is not None):
+        name = "--api-key" if options.api_key else "--api-key-file"
+        raise InvalidParameterError(name, "holds no key; leave it out to let everybody in")
+    return found
 
 
 def _model_name(runtime: Runtime, path: Path) -> str:

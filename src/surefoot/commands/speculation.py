@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from surefoot import models
+from surefoot.commands.model_options import load_mode
 from surefoot.decoding import Drafter, InvalidParameterError
 from surefoot.drafting.base import make_drafter
 from surefoot.drafting.closing import close_drafter
@@ -201,6 +202,9 @@ def _draft_model(
         slots=runtime.slots,
         context_length=runtime.context_length if length is None else length,
         threads=threads or options.threads,
+        threads_batch=None if threads else options.threads_batch,
+        flash_attention=options.flash_attn,
+        load_mode=load_mode(options),
         gpu_layers=speculation.draft_ngl,
         batch_size=options.batch_size,
         micro_batch_size=min(options.ubatch_size, options.batch_size),

@@ -150,11 +150,11 @@ class Controls:
     def _walk(self, control: GrammarControl) -> None:
         """Go a few tokens into a text: most grammars that cost too much fail there."""
         for _ in range(WALKED):
-            forced, mask = control.forced(), control.allowed()
-            if forced:
-                control.advance(forced[0])
-            elif (token := self._vocabulary.text_token_in(mask)) is not None:
-                control.advance(token)
+            mask, forced = control.allowed(), control.forced()
+            token = forced[0] if forced else self._vocabulary.text_token_in(mask)
+            if token is None or token in self._vocabulary.end_tokens:
+                return
+            control.advance(token)
             if control.finished:
                 return
 

@@ -60,8 +60,15 @@ class GrammarControl:
         if self._ended or self.finished:
             return 0
         ends = self._vocabulary.end_tokens
-        length = next((i + 1 for i, token in enumerate(draft) if token in ends), len(draft))
-        return max(0, int(self._matcher.validate_tokens(list(draft[:length]))))
+        length = next((i for i, token in enumerate(draft) if token in ends), len(draft))
+        head = list(draft[:length])
+        permitted = max(0, int(self._matcher.validate_tokens(head))) if head else 0
+        if permitted < length or length == len(draft):
+            return permitted
+        behind = self.copy()
+        for token in head:
+            behind.advance(token)
+        return length + (not behind.finished and behind._may_end_with(draft[length]))
 
     def takes(self, text: bytes) -> bool:
         """Whether a text could come next."""
@@ -85,9 +92,9 @@ class GrammarControl:
         if self._ended or self.finished:
             raise ControlError(f"token {token} comes after the {END}")
         if token in self._vocabulary.end_tokens:
-            if not self._matcher.is_accepting():
+            if not self._may_end_with(token):
                 raise ControlError("the text ended before the grammar did")
-            self._ended = True
+            self._ended, self._forced = True, []
             return
         self._mask = None
         self._matcher.consume_token(token)
@@ -97,6 +104,12 @@ class GrammarControl:
             self._forced = self._forced[1:] or None
         else:
             self._forced = None
+
+    def _may_end_with(self, token: int) -> bool:
+        """Whether an end token may come: the text may end, or the grammar names it."""
+        if self._matcher.is_accepting():
+            return True
+        return bool(self.allowed()[token // 32] >> np.uint32(token % 32) & np.uint32(1))
 
     @property
     def accepting(self) -> bool:

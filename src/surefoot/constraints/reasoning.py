@@ -24,8 +24,11 @@ class _Place(Enum):
 class ReasoningControl:
     """Lets the model think, and holds its answer to rules from the end tag on; see `Control`.
 
-    An answer that begins without the start tag has no reasoning. Inside, the text may not end if
-    there are rules for the answer, which would then be missing.
+    An answer that begins without the start tag has no reasoning. Reasoning ends at its first end
+    tag. A start tag right behind it, with nothing but whitespace and stray end tags between, opens
+    it again, unless the answer is bound: then its rules hold from the first end tag on. Inside, the
+    text may not end if the answer is bound, which would then be missing. The parsers of
+    `surefoot.chat.formats` go by the same rule.
 
     Args:
         vocabulary: the tokens.
@@ -48,10 +51,18 @@ class ReasoningControl:
         self._bound = bound
         self._place = _Place.INSIDE if reasoning.opened else _Place.BEFORE
         self._thought = Thought(vocabulary, reasoning)
-        self._opening = Opening(vocabulary, reasoning.start.encode())
+        self._opening = self._new_opening()
         # In case the text is no reasoning, a second answer follows it from its first token on.
         early = None if answer is None or reasoning.opened else answer.copy()
         self._early: Answer | None = early
+
+    def _new_opening(self) -> Opening:
+        reasoning = self._reasoning
+        starts = [reasoning.start.encode()]
+        if self._bound:
+            return Opening(self._vocabulary, starts)
+        starts += [reasoning.again.encode()] if reasoning.again else []
+        return Opening(self._vocabulary, starts, [reasoning.end.encode()])
 
     def copy(self) -> "ReasoningControl":
         """Another one in the same state."""
@@ -156,11 +167,9 @@ class ReasoningControl:
         opened = self._opening.goes_on_with(token)
         if not opened and self._answer is not None and self._early is None:
             raise ControlError(f"token {token} breaks off the start of the reasoning")
-        rest = self._opening.advance(token)
+        rest = self._opening.advance(self._vocabulary.pieces[token])
         if rest is not None:
-            self._place, self._early = _Place.INSIDE, None
-            if rest:
-                self._end(self._thought.open_with(rest))
+            self._enter(rest)
             return
         if self._early is not None and not self._early.finished:
             if opened and self._early.permitted([token]) == 0:
@@ -184,24 +193,37 @@ class ReasoningControl:
             found = thought.advance(token)
             if found is None:
                 continue
-            if self._answer is None:
-                return len(draft)
-            answer = self._answer
-            if found.rest:
-                if not answer.takes(found.rest):
-                    return index
-                answer = answer.copy()
-                answer.feed(found.rest)
-            if answer.finished:
-                return index + 1
-            return index + 1 + answer.permitted(draft[index + 1 :])
+            if found.rest and not self._takes(found.rest):
+                return index
+            trial = self.copy()
+            for known in draft[: index + 1]:
+                trial.advance(known)
+            return index + 1 + trial.permitted(draft[index + 1 :])
         return len(draft)
 
     def _takes(self, rest: bytes) -> bool:
         return self._answer is None or self._answer.takes(rest)
 
+    def _enter(self, text: bytes) -> None:
+        """Begin to think, with text that came with the start tag."""
+        self._place, self._early = _Place.INSIDE, None
+        self._end(self._thought.open_with(text))
+
     def _end(self, found: Found | None) -> None:
-        if found is not None:
+        """Go on behind the end tag, if it has been found."""
+        if found is None:
+            return
+        if self._bound:
             self._place = _Place.BEHIND
             if found.rest and self._answer is not None:
                 self._answer.feed(found.rest)
+            return
+        self._place, self._opening = _Place.BEFORE, self._new_opening()
+        self._early = None if self._answer is None else self._answer.copy()
+        if self._early is not None and found.rest:
+            self._early.feed(found.rest)
+        rest = self._opening.advance(found.rest)
+        if rest is not None:
+            self._enter(rest)
+        elif not self._opening.possible:
+            self._place, self._answer = _Place.BEHIND, self._early

@@ -5,6 +5,7 @@ demands are refused by it, and those that nobody knows are warned of here.
 """
 
 import json
+import re
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -112,6 +113,9 @@ def parts(schema: Schema, path: str = "#") -> Iterator[tuple[str, Schema]]:
         waiting.extend(_inner(part, place))
 
 
+_EXCLUDING = re.compile(r"\[\^((?:\\.|[^\]\\])*)\]")
+
+
 def warnings(schema: Schema) -> list[str]:
     """What a schema seems to demand but does not."""
     found = []
@@ -121,7 +125,24 @@ def warnings(schema: Schema) -> list[str]:
             found.append(f"json_schema: {', '.join(unknown)} at {path} means nothing")
         if part.get("nullable") is True:
             found.append(f"json_schema: 'nullable' at {path} means nothing; put null into type")
+        if any(_excludes_escaped(pattern) for pattern in _patterns(part)):
+            found.append(
+                f"json_schema: the pattern at {path} excludes quotes or backslashes, which JSON "
+                "writes as escapes; they are not kept out"
+            )
     return found
+
+
+def _patterns(part: Schema) -> list[str]:
+    further = part.get("patternProperties")
+    found = [part.get("pattern"), *(further if isinstance(further, dict) else ())]
+    return [pattern for pattern in found if isinstance(pattern, str)]
+
+
+def _excludes_escaped(pattern: str) -> bool:
+    """Whether a class of a pattern excludes characters that are escaped in JSON; llguidance lets
+    them through."""
+    return any('"' in found or r"\\" in found for found in _EXCLUDING.findall(pattern))
 
 
 def at_fault(schema: Schema, complaint: str, complaint_about: Callable[[Schema], str]) -> str:

@@ -30,6 +30,7 @@ class Reasoning:
         opened: whether the prompt has begun it already; else it may begin the answer.
         budget: most tokens inside, after which the end is forced; None for no limit.
         message: text put in front of a forced end.
+        again: another text that begins it, where it comes once more; empty for none.
     """
 
     start: str
@@ -37,6 +38,7 @@ class Reasoning:
     opened: bool = False
     budget: int | None = None
     message: str = ""
+    again: str = ""
 
 
 @dataclass(frozen=True, slots=True)

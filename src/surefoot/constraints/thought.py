@@ -1,4 +1,4 @@
-"""One thought: the text up to an end tag, and the budget that may force the tag."""
+"""What is thought: the texts up to their end tags, and the budget that may force a tag."""
 
 from collections.abc import Iterable
 
@@ -11,7 +11,8 @@ class Thought:
     """Follows what the model thinks.
 
     The end is forced behind exactly as many tokens as the budget has. Where the model has begun to
-    write the tag just then, only the rest of it is forced.
+    write the tag just then, only the rest of it is forced. Thoughts that follow each other share
+    the budget, and the message in front of a forced end comes once.
 
     Args:
         vocabulary: the tokens.
@@ -21,10 +22,11 @@ class Thought:
     def __init__(self, vocabulary: Vocabulary, reasoning: Reasoning) -> None:
         self._vocabulary = vocabulary
         self._reasoning = reasoning
-        self._watch = TagWatch(vocabulary, [reasoning.end.encode()])
+        self._watch = self._new_watch()
         self._recent: list[tuple[int, int]] = []  # tokens that could be the tag's, and their ends
         self._most_recent = len(reasoning.end.encode()) + 1
         self._closing: list[int] | None = None
+        self._message = reasoning.message
         self.tokens = 0
         """How many tokens lie inside, as far as is known."""
 
@@ -32,6 +34,7 @@ class Thought:
         """Another one in the same state."""
         other = Thought(self._vocabulary, self._reasoning)
         other._watch, other.tokens = self._watch.copy(), self.tokens
+        other._message = self._message
         other._recent = list(self._recent)
         other._closing = None if self._closing is None else list(self._closing)
         return other
@@ -41,9 +44,10 @@ class Thought:
         """The tokens that must come next, since the budget is used up; none if it is not."""
         budget = self._reasoning.budget
         if self._closing is None and budget is not None and self.tokens >= budget:
-            self._closing = self._rest_of_tag() or self._vocabulary.encode(
-                self._reasoning.message + self._reasoning.end
-            )
+            self._closing = self._rest_of_tag()
+            if not self._closing:
+                end, self._message = self._message + self._reasoning.end, ""
+                self._closing = self._vocabulary.encode(end)
         return self._closing or []
 
     def crossing(self) -> Iterable[tuple[int, bytes]]:
@@ -51,7 +55,8 @@ class Thought:
         return ((token, found.rest) for token, found in self._watch.crossing())
 
     def open_with(self, text: bytes) -> Found | None:
-        """Take note of text that came with the start tag."""
+        """Begin, or begin again, with text that came with the start tag."""
+        self._watch, self._recent, self._closing = self._new_watch(), [], None
         return self._watch.see_text(text)
 
     def advance(self, token: int) -> Found | None:
@@ -66,6 +71,9 @@ class Thought:
         if found is not None:
             self.tokens -= sum(end > found.start for _, end in self._recent)
         return found
+
+    def _new_watch(self) -> TagWatch:
+        return TagWatch(self._vocabulary, [self._reasoning.end.encode()])
 
     def _rest_of_tag(self) -> list[int]:
         tag = self._vocabulary.encode(self._reasoning.end)

@@ -10,6 +10,7 @@ from surefoot.decoding.ending import Ending, Finish
 from surefoot.decoding.errors import (
     DecodeError,
     InvalidParameterError,
+    NoTokenError,
     RollbackRefusedError,
     SurefootError,
 )
@@ -69,6 +70,7 @@ __all__ = [
     "InvalidParameterError",
     "Judgement",
     "Memory",
+    "NoTokenError",
     "Outcome",
     "Rollback",
     "RollbackKind",

@@ -27,6 +27,10 @@ class RollbackRefusedError(SurefootError):
     """The model's memory did not go back to a length that it was expected to reach."""
 
 
+class NoTokenError(SurefootError):
+    """A request's own bias and bans, together with its rules, leave no token to choose."""
+
+
 class DecodeError(SurefootError):
     """A forward pass failed, or returned logits that are not finite.
 

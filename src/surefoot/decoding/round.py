@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from surefoot.decoding.alignment import TRIED_EVERY, GraphRuns, Part, aligned, chances
 from surefoot.decoding.control import ControlError
 from surefoot.decoding.draft import NO_DRAFT, Draft, Drafter
-from surefoot.decoding.errors import DecodeError, RollbackRefusedError
+from surefoot.decoding.errors import DecodeError, NoTokenError, RollbackRefusedError
 from surefoot.decoding.rejection import rejection
 from surefoot.decoding.sequence import RuleName, Sequence
 from surefoot.decoding.target import Feed, Target
@@ -255,7 +255,7 @@ class Round:
                 if sequence.finish or not agreed:
                     break
             sequence.fast_forward()
-        except ControlError as error:
+        except (ControlError, NoTokenError) as error:
             sequence.fail(str(error))
         except DecodeError:
             raise

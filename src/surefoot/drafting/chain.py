@@ -1,5 +1,6 @@
 """Several drafters, tried in order: the first that has a draft for a sequence wins."""
 
+from collections.abc import Mapping
 from collections.abc import Sequence as Series
 
 from surefoot.decoding import NO_DRAFT, Draft, Drafter, Sequence
@@ -24,6 +25,14 @@ class Chain:
     def name(self) -> str:
         """The drafters' names, joined by commas as `--spec-type` takes them."""
         return ",".join(self._drafters)
+
+    @property
+    def depths(self) -> Mapping[str, int | None]:
+        """How deep each of them drafts; see `depths_of`."""
+        found: dict[str, int | None] = {}
+        for drafter in self._drafters.values():
+            found.update(drafter.depths)
+        return found
 
     def propose(self, wanted: Series[tuple[Sequence, int]]) -> list[Draft]:
         """Draft for each sequence; each draft bears the name of the drafter that made it."""

@@ -87,7 +87,7 @@ class DraftModel:
         shared: int | None = None,
     ) -> None:
         self._model = model
-        self._n_max = n_max
+        self.longest_draft = n_max
         self._minima = Minima(n_min, p_min)
         self._shared = model.vocabulary_size if shared is None else shared
         self._shadows: dict[int, Shadow] = {}
@@ -125,7 +125,7 @@ class DraftModel:
             return guess
         # The last token of a draft is never absorbed.
         room = self._model.context_length + 1 - len(sequence.committed)
-        guess.most = min(most, self._n_max, room)
+        guess.most = min(most, self.longest_draft, room)
         if guess.most < self._minima.length(sequence):
             guess.most = 0
         return guess

@@ -1,10 +1,12 @@
 """A drafter that may fail: its errors cost a request its drafts, never its text."""
 
 import logging
+from collections.abc import Mapping
 from collections.abc import Sequence as Series
 
 from surefoot.decoding import NO_DRAFT, Draft, Drafter, Sequence
 from surefoot.drafting.closing import close_drafter
+from surefoot.drafting.depth import depths_of
 
 log = logging.getLogger(__name__)
 
@@ -28,6 +30,11 @@ class Guarded:
     def name(self) -> str:
         """The drafter's name."""
         return self._drafter.name
+
+    @property
+    def depths(self) -> Mapping[str, int | None]:
+        """How deep it drafts; see `depths_of`."""
+        return depths_of(self._drafter)
 
     def propose(self, wanted: Series[tuple[Sequence, int]]) -> list[Draft]:
         """Draft for each sequence that the drafter has not failed for."""

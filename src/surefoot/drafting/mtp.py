@@ -77,7 +77,7 @@ class MtpDrafter:
         shared: int | None = None,
     ) -> None:
         self._head = head
-        self._n_max = min(n_max, head.heads) if head.heads > 1 else n_max
+        self.longest_draft = min(n_max, head.heads) if head.heads > 1 else n_max
         self._minima = Minima(n_min, p_min)
         self._shared = head.vocabulary_size if shared is None else shared
         self._trails: dict[int, Trail] = {}
@@ -226,7 +226,7 @@ class MtpDrafter:
             self.missing += 1
             return guess
         # A head has fewer entries than the text has tokens, and never gets a draft's last one.
-        guess.most = min(most, self._n_max, self._head.room - end + 2)
+        guess.most = min(most, self.longest_draft, self._head.room - end + 2)
         if guess.most < self._minima.length(sequence):
             guess.most = 0
         return guess

@@ -59,6 +59,7 @@ class NgramCache:
     """
 
     name = "ngram-cache"
+    longest_draft = N_MAX
 
     def __init__(
         self,

@@ -34,7 +34,7 @@ class NgramMapK:
 
     def __init__(self, size_n: int = 12, size_m: int = 48, min_hits: int = 1) -> None:
         self._size_n = size_n
-        self._size_m = size_m
+        self.longest_draft = size_m
         self._min_hits = min_hits
         self._pasts: dict[Sequence, _Past] = {}
 
@@ -61,7 +61,7 @@ class NgramMapK:
         start = past.index.find(sequence.committed, self._min_hits)
         if start is None:
             return NO_DRAFT
-        length = past.limits.length(start, min(most, self._size_m))
+        length = past.limits.length(start, min(most, self.longest_draft))
         if length == 0:
             return NO_DRAFT
         return Draft(continuation(sequence.committed, start, length), self.name)

@@ -41,7 +41,7 @@ class NgramMapK4V:
 
     def __init__(self, size_n: int = 12, size_m: int = 48, min_hits: int = 1) -> None:
         self._size_n = size_n
-        self._size_m = size_m
+        self.longest_draft = size_m
         self._min_hits = min_hits
         self._pasts: dict[Sequence, _Past] = {}
 
@@ -62,12 +62,12 @@ class NgramMapK4V:
     def _draft(self, sequence: Sequence, most: int) -> Draft:
         past = self._pasts.get(sequence)
         if past is None:
-            past = self._pasts[sequence] = _Past(self._size_n, self._size_m)
+            past = self._pasts[sequence] = _Past(self._size_n, self.longest_draft)
         past.read_on(sequence.committed)
         start = past.find(sequence.committed, self._min_hits)
         if start is None:
             return NO_DRAFT
-        length = past.limits.length(start, min(most, self._size_m))
+        length = past.limits.length(start, min(most, self.longest_draft))
         if length == 0:
             return NO_DRAFT
         return Draft(sequence.committed[start : start + length], self.name)

@@ -51,7 +51,7 @@ class NgramMod:
     ) -> None:
         self._n_match = n_match
         self._n_min = min(n_min, n_max)
-        self._n_max = n_max
+        self.longest_draft = n_max
         self._shared = shared
         self._pasts: dict[Sequence, _Past] = {}
 
@@ -77,7 +77,7 @@ class NgramMod:
     def _draft(self, sequence: Sequence, most: int) -> Draft:
         past = self._past(sequence)
         past.read_on(sequence.committed)
-        length = max(self._n_min, min(most, self._n_max))
+        length = max(self._n_min, min(most, self.longest_draft))
         run = self._run(sequence.committed, past, length)
         if len(run) < max(self._n_min, 1):
             return NO_DRAFT

@@ -32,7 +32,7 @@ class NgramSimple:
 
     def __init__(self, size_n: int = 12, size_m: int = 48, min_hits: int = 1) -> None:
         self._size_n = size_n
-        self._size_m = size_m
+        self.longest_draft = size_m
         self._min_hits = min_hits
         self._indexes: dict[Sequence, NgramIndex] = {}
 
@@ -56,5 +56,5 @@ class NgramSimple:
         start = index.find(sequence.committed, self._min_hits)
         if start is None:
             return NO_DRAFT
-        length = min(most, self._size_m)
+        length = min(most, self.longest_draft)
         return Draft(continuation(sequence.committed, start, length), self.name)

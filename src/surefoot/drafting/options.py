@@ -12,10 +12,11 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Any, NoReturn
 
-from surefoot.decoding import check_rates
+from surefoot.decoding import InvalidParameterError, check_rates
 from surefoot.drafting.base import KINDS, check_types
 from surefoot.drafting.settings import (
     SpeculationSettings,
+    check_draft_lengths,
     check_limits,
     check_probability,
     runs_a_model,
@@ -84,8 +85,10 @@ def add_speculation_arguments(parser: argparse.ArgumentParser) -> None:
         action="append",
         metavar="TYPE,...",
         help=f"drafters, to be tried in this order, those that run a model last: "
-        f"{', '.join(['none', *KINDS])}; or auto, the default: the model's own head if it has one, "
-        f"else {','.join(SpeculationSettings().types)}",
+        f"{', '.join(KINDS)}; or none or auto, which stand alone. auto is the default: a model "
+        f"given with -md, else the model's own head if it has one, else "
+        f"{','.join(SpeculationSettings().types)}. draft-simple needs -md, except with the model "
+        f"that comes with surefoot, which has a draft model beside it",
     )
     group.add_argument(
         "--spec-default",
@@ -206,6 +209,12 @@ def speculation_settings(options: argparse.Namespace) -> SpeculationSettings:
     if "--spec-synth-rates" in given:
         check_rates("--spec-synth-rates", given["--spec-synth-rates"])
     values = {_field(flag): value for flag, value in given.items()}
+    check_draft_lengths(
+        "--spec-draft-n-min",
+        values.get("draft_n_min", _DEFAULTS["draft_n_min"]),
+        "--spec-draft-n-max",
+        values.get("draft_n_max", _DEFAULTS["draft_n_max"]),
+    )
     if options.spec_type is not None:
         values["types"] = _types(options.spec_type)
     elif options.spec_draft_model is not None:
@@ -233,8 +242,14 @@ def _rates(text: str) -> tuple[float, ...]:
 def _types(values: Iterable[str]) -> tuple[str, ...]:
     """The types of all `--spec-type` options, which add up until one of them says none."""
     types: list[str] = []
+    values = list(values)
     for value in values:
         named = [name.strip() for name in value.split(",")]
+        if "auto" in named:
+            given = " and ".join(map(repr, values))
+            raise InvalidParameterError("--spec-type", f"auto stands alone, and not in {given}")
+        if "none" in named and len(named) > 1:
+            raise InvalidParameterError("--spec-type", f"none stands alone, and not in {value!r}")
         check_types("--spec-type", named)
         types = [] if "none" in named else types + named
     return tuple(types) or ("none",)

@@ -104,6 +104,7 @@ class SpeculationSettings:
         """Check the ranges."""
         for field in LIMITS:
             check_limits(field, field, getattr(self, field))
+        check_draft_lengths("draft_n_min", self.draft_n_min, "draft_n_max", self.draft_n_max)
         check_probability("draft_p_min", self.draft_p_min)
         if self.synth_rates:
             check_rates("synth_rates", self.synth_rates)
@@ -153,6 +154,24 @@ def check_limits(name: str, field: str, value: int) -> None:
     least, most = LIMITS[field]
     if not least <= value <= most:
         raise InvalidParameterError(name, f"must be between {least} and {most}, and is {value}")
+
+
+def check_draft_lengths(name: str, least: int, name_of_most: str, most: int) -> None:
+    """Check that a draft can be long enough to be used, for drafters that run a model.
+
+    Args:
+        name: what the user called the smallest length.
+        least: that length.
+        name_of_most: what the user called the largest length.
+        most: that length.
+
+    Raises:
+        InvalidParameterError: nothing would ever be drafted.
+    """
+    if least > most:
+        raise InvalidParameterError(
+            name, f"must be at most {name_of_most}, which is {most}, and is {least}"
+        )
 
 
 def check_probability(name: str, value: float) -> None:

@@ -85,7 +85,8 @@ class Admission:
             if places is None:
                 blocked[strict] = True
                 continue
-            self._enter_group(group, places)
+            if places:
+                self._enter_group(group, places)
 
     def _places(self, group: list[Generation], *, strict: bool) -> list[tuple[Lane, Slot]] | None:
         """Idle slots for a group, for the first where most of its prompt is known; None if they

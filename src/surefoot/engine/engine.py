@@ -119,6 +119,13 @@ class Engine:
         return self.main.max_draft
 
     @property
+    def depths(self) -> Mapping[str, int]:
+        """Most draft tokens a round, by the drafters' names, the first to be asked first."""
+        drafter, most = self.main.drafter, self.max_draft
+        depths = {} if drafter is None else drafter.depths
+        return {name: most if depth is None else min(depth, most) for name, depth in depths.items()}
+
+    @property
     def lanes(self) -> list[Lane]:
         """All lanes in which requests run."""
         return self._lanes.all
@@ -127,6 +134,11 @@ class Engine:
     def slots(self) -> list[Slot]:
         """All slots."""
         return [slot for lane in self.lanes for slot in lane.slots]
+
+    @property
+    def strict_busy(self) -> int:
+        """How many strict requests run, each in a lane of its own."""
+        return sum(len(lane.busy) for lane in self._lanes.strict)
 
     @property
     def rounds(self) -> int:
@@ -219,6 +231,7 @@ class Engine:
         """Raise what keeps the request from being served."""
         if len(request.prompt) >= self.runtime.context_length:
             raise PromptTooLongError(len(request.prompt), self.runtime.context_length)
+        request.sampling.check_tokens(self.runtime.vocabulary_size)
         if request.exact == "strict":
             check_strict(self._lanes.opener)
         if request.context_shift:
@@ -373,7 +386,8 @@ class Engine:
 
         def make(lane: Lane) -> Sequence:
             fresh = self._maker.sequence(request, lane, lane.slots[0])
-            fresh.wish = None
+            # Nobody hears of scores, and those of a prompt would need room for its outputs.
+            fresh.wish, fresh.score_prompt = None, False
             return fresh
 
         strict = request.exact == "strict"
@@ -395,7 +409,6 @@ class Engine:
         try:
             lane = self._lanes.for_checks(strict=strict)
         except SurefootError as error:
-            log.warning("an answer can't be checked: %s", error)
-            self.self_check.give_up()
+            self.self_check.give_up(str(error))
             return
         self.self_check.step(lane)

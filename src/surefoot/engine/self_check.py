@@ -4,6 +4,7 @@ A check plays plain rounds along the answer in a lane of its own, one token at a
 what the model chooses at each position with what was committed there.
 """
 
+import logging
 import random
 from collections import deque
 from collections.abc import Callable
@@ -14,14 +15,16 @@ from numpy.typing import NDArray
 
 from surefoot.decoding import (
     ControlError,
-    DecodeError,
     Draft,
     Judgement,
     Round,
     Sequence,
+    SurefootError,
     absorb,
 )
 from surefoot.engine.lane import Lane
+
+log = logging.getLogger(__name__)
 
 MOST_WAITING = 64
 """So many answers wait for their check at most; further ones are not checked."""
@@ -32,7 +35,7 @@ class Agreement:
     """How answers and checks compare.
 
     Attributes:
-        answers: answers checked.
+        answers: answers whose checks are over, failed ones included.
         equal: tokens that the check chooses, too.
         near_ties: tokens that it does not, where its choice or the answer's is a near tie.
         wrong: tokens that it does not, where neither is.
@@ -79,7 +82,7 @@ class SelfCheck:
         self.share = share
         self.agreement = Agreement()
         self._draws = random.Random(seed)
-        self._waiting: deque[Check] = deque()
+        self._waiting: deque[Check] = deque()  # the one at hand included
         self._current: _Course | None = None
 
     def wants(self) -> bool:
@@ -93,13 +96,12 @@ class SelfCheck:
     @property
     def pending(self) -> bool:
         """Whether there is something to check."""
-        return self._current is not None or bool(self._waiting)
+        return bool(self._waiting)
 
     @property
     def next_is_strict(self) -> bool:
         """Whether the check at hand needs a strict lane."""
-        current = self._current.check if self._current else self._waiting[0]
-        return current.strict
+        return self._at_hand.strict
 
     def step(self, lane: Lane) -> None:
         """Move the check at hand on by one pass.
@@ -107,34 +109,60 @@ class SelfCheck:
         Args:
             lane: as `next_is_strict` says, with one slot and no drafter.
         """
-        if self._current is None:
-            self._current = _Course(self._waiting.popleft(), lane)
-        course = self._current
+        check = self._at_hand
         try:
-            going_on = course.step(self.agreement)
-        except (DecodeError, ControlError):
-            self.agreement.failed += 1
-            going_on = False
+            if self._current is None:
+                self._current = _Course(check, lane)
+            going_on = self._current.step(self.agreement)
+        except SurefootError as error:
+            self.give_up(str(error))
+            return
         if not going_on:
-            self._current = None
-            self.agreement.answers += 1
-            if course.wrong and len(self.agreement.wrong_answers) < MOST_WAITING:
-                self.agreement.wrong_answers.append(course.check.request_id)
+            self._note(check.request_id, self._current.wrong)
+            self._end()
 
-    def give_up(self) -> None:
-        """The lane for the check at hand can't be had."""
-        self._current = None
-        if self._waiting:
-            self._waiting.popleft()
+    def give_up(self, reason: str) -> None:
+        """The check at hand can't be carried out, or not to its end."""
+        log.warning(
+            "the answer to request %d can't be checked: %s", self._at_hand.request_id, reason
+        )
         self.agreement.failed += 1
+        self._end()
+
+    @property
+    def _at_hand(self) -> Check:
+        return self._waiting[0]
+
+    def _end(self) -> None:
+        self._current = None
+        self._waiting.popleft()
+        self.agreement.answers += 1
+
+    def _note(self, request_id: int, wrong: list[int]) -> None:
+        """Tell of the positions of wrong tokens, if there are any."""
+        if not wrong:
+            return
+        if len(self.agreement.wrong_answers) < MOST_WAITING:
+            self.agreement.wrong_answers.append(request_id)
+        log.warning(
+            "the answer to request %d is not what a check finds, at %d tokens; the first is at "
+            "position %d, the prompt's first being 0",
+            request_id,
+            len(wrong),
+            wrong[0],
+        )
 
 
 class _Course:
-    """A check under way."""
+    """A check under way.
+
+    Raises:
+        SurefootError: it can't be begun.
+    """
 
     def __init__(self, check: Check, lane: Lane) -> None:
         self.check = check
-        self.wrong = False
+        self.wrong: list[int] = []  # positions
         self._lane = lane
         lane.slots[0].memory.clear()
         self._sequence = check.make(lane)
@@ -172,5 +200,5 @@ class _Course:
             self._agreement.near_ties += 1
         else:
             self._agreement.wrong += 1
-            self.wrong = True
+            self.wrong.append(at)
         return Judgement(choice._replace(token=token), False)

@@ -1,6 +1,6 @@
 """The FastAPI application: all endpoints, and errors in one shape."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 from fastapi import FastAPI
 from starlette.exceptions import HTTPException
@@ -11,13 +11,14 @@ from starlette.responses import Response
 from surefoot import __version__
 from surefoot.chat import template_for
 from surefoot.chat.formats import FORMATS, Format, detect_format
-from surefoot.decoding import InvalidParameterError, Sampling, SurefootError
+from surefoot.decoding import Sampling, SurefootError
 from surefoot.engine import EngineThread
 from surefoot.server.answer_settings import AnswerSettings
 from surefoot.server.chat import chat_router
 from surefoot.server.completions import completion_router
 from surefoot.server.errors import ApiError, api_error, internal
 from surefoot.server.health import health_router
+from surefoot.server.keys import KeyCheck
 from surefoot.server.metrics import metrics_router
 from surefoot.server.models import model_router
 from surefoot.server.responding import CLIENT_GONE, JsonResponse
@@ -32,6 +33,7 @@ def create_app(
     seed: int | None = None,
     max_tokens: int | None = None,
     answers: AnswerSettings | None = None,
+    keys: Collection[str] = (),
     most_bytes: int = 32 << 20,
     ping_seconds: float = 10.0,
 ) -> FastAPI:
@@ -44,6 +46,7 @@ def create_app(
         seed: the seed of requests that give none; None or -1 draws one for each.
         max_tokens: most tokens of requests that set no limit; None for the rest of the context.
         answers: how answers are made and read where requests say nothing else.
+        keys: API keys, one of which a request must have; none to let everybody in.
         most_bytes: largest request body.
         ping_seconds: a stream that has been silent so long sends a comment.
 
@@ -54,11 +57,7 @@ def create_app(
     runtime, info = engine.engine.runtime, engine.engine.runtime.info
     answers = answers or AnswerSettings()
     defaults = defaults or Sampling()
-    for token, _ in defaults.logit_bias:
-        if not 0 <= token < runtime.vocabulary_size:
-            raise InvalidParameterError(
-                "logit_bias", f"there is no token {token}; ids end at {runtime.vocabulary_size - 1}"
-            )
+    defaults.check_tokens(runtime.vocabulary_size)
     service = Service(
         engine=engine,
         template=template_for(info.chat_template, info.bos_text, info.eos_text),
@@ -75,6 +74,9 @@ def create_app(
         ping_seconds=ping_seconds,
     )
     app = FastAPI(title="surefoot", version=__version__)
+    if keys:
+        app.add_middleware(KeyCheck, keys=keys)
+    # Outermost, since browsers ask what is allowed without a key.
     app.add_middleware(
         CORSMiddleware, allow_origins=["*"], allow_methods=["*"], allow_headers=["*"]
     )

@@ -19,9 +19,10 @@ from surefoot.server.message import MessageReader
 from surefoot.server.order import Order, order
 from surefoot.server.reasoning import Thought
 from surefoot.server.responding import respond
-from surefoot.server.rules import checked, grammar_of
+from surefoot.server.rules import Ruled, checked, grammar_of
 from surefoot.server.schemas import ChatBody, body_schema
 from surefoot.server.service import Service
+from surefoot.server.thinking import with_thinking
 from surefoot.server.tools import Tools, calls_of, tools_of
 
 
@@ -93,7 +94,9 @@ class ChatDialect:
 
 
 def _reason(reader: MessageReader, reason: str) -> str:
-    return "tool_calls" if reader.calls and reason == "stop" else reason
+    """OpenAI's finish reason: a client may carry calls out only if none was cut off."""
+    called = reader.calls and not reader.parser.cut
+    return "tool_calls" if called and reason == "stop" else reason
 
 
 def chat_router(service: Service) -> APIRouter:
@@ -119,12 +122,14 @@ def chat_router(service: Service) -> APIRouter:
 
 
 def _order(service: Service, body: ChatBody) -> tuple[Order, ChatDialect]:
+    body = with_thinking(service, body)
     variables, tools = body.template_variables, tools_of(body)
     messages = [message.model_dump(exclude_unset=True) for message in body.messages]
     text = service.template.render(messages, tools=tools.shown, **variables)
     tells = (body.reasoning_format or service.reasoning_format) != "none"
     opened = opens_reasoning(text, service.format.reasoning)
-    control, warnings = _control(service, body, tools, opened=opened, tells=tells)
+    ruled = grammar_of(body)
+    control, warnings = _control(service, body, tools, ruled, opened=opened, tells=tells)
     markup = service.markup if tells or tools.functions else frozenset()
     ordered = order(service, body, [service.encode(text)], control, markup)
     ordered.warnings.extend(warnings)
@@ -132,21 +137,30 @@ def _order(service: Service, body: ChatBody) -> tuple[Order, ChatDialect]:
 
     def parser() -> Parser:
         return service.format.parser(
-            tools.functions, reasoning=tells, opened=opened, calls=bool(tools.functions)
+            tools.functions,
+            reasoning=tells,
+            opened=opened,
+            calls=bool(tools.functions),
+            bound=ruled is not None or tools.required,
         )
 
     return ordered, ChatDialect(service, body, parser)
 
 
 def _control(
-    service: Service, body: ChatBody, tools: Tools, *, opened: bool, tells: bool
+    service: Service,
+    body: ChatBody,
+    tools: Tools,
+    ruled: Ruled | None,
+    *,
+    opened: bool,
+    tells: bool,
 ) -> tuple[ControlSpec | None, list[str]]:
     """The rules for a chat's answer, and warnings about what can't be held to.
 
     Raises:
         ApiError: they contradict each other, or can't be held to where they must be.
     """
-    ruled = grammar_of(body)
     if ruled is not None and tools.functions:
         raise invalid(ruled.field, "can't be used together with tools")
     calls, warnings = calls_of(tools, service.format, service.special_token)

@@ -1,6 +1,7 @@
 """`POST /v1/completions`."""
 
 import asyncio
+from collections import defaultdict
 from collections.abc import Sequence as Series
 
 from fastapi import APIRouter
@@ -35,7 +36,7 @@ class CompletionDialect:
     def __init__(self, service: Service, body: CompletionBody) -> None:
         self._piece = service.runtime.tokenizer.piece
         self._body = body
-        self._lengths: dict[int, int] = {}
+        self._offsets: defaultdict[int, logprobs.Offsets] = defaultdict(logprobs.Offsets)
         self._echoes: dict[int, Generation] = {}
 
     def whole(self, index: int, generation: Generation, reason: str) -> JSON:
@@ -44,12 +45,11 @@ class CompletionDialect:
         if self._body.echo:
             prompt = self._prompt(generation)
             entries, text = [*generation.prompt_entries, *entries], prompt + text
-        return self._choice(index, text, reason) | self._facts(entries, 0)
+        return self._choice(index, text, reason) | self._facts(entries, logprobs.Offsets())
 
     def opening(self, index: int, generation: Generation) -> list[JSON]:
         """The prompt, if it is wanted and nothing is told of its tokens, which takes a while to
         find out; else a text begins with its first piece."""
-        self._lengths[index] = 0
         if not self._body.echo:
             return []
         self._echoes[index] = generation
@@ -58,9 +58,7 @@ class CompletionDialect:
     def pieces(self, index: int, delta: Delta) -> list[JSON]:
         """More of the text."""
         choices = self._echo(index)
-        start = self._lengths[index]
-        self._lengths[index] += len(delta.text)
-        facts = self._facts(delta.entries, start)
+        facts = self._facts(delta.entries, self._offsets[index])
         if delta.text or (delta.entries and any(facts.values())):
             choices.append(self._choice(index, delta.text, None) | facts)
         return choices
@@ -71,8 +69,8 @@ class CompletionDialect:
         if generation is None:
             return []
         text = self._prompt(generation)
-        self._lengths[index] = len(text)
-        return [self._choice(index, text, None) | self._facts(generation.prompt_entries, 0)]
+        facts = self._facts(generation.prompt_entries, self._offsets[index])
+        return [self._choice(index, text, None) | facts]
 
     def ending(self, index: int, reason: str) -> list[JSON]:
         """The end of the text."""
@@ -82,14 +80,14 @@ class CompletionDialect:
         tokens = generation.request.prompt
         return b"".join(map(self._piece, tokens)).decode(errors="replace")
 
-    def _facts(self, entries: Series[Entry], start: int) -> JSON:
+    def _facts(self, entries: Series[Entry], offsets: logprobs.Offsets) -> JSON:
         facts: JSON = {"logprobs": None}
         if self._body.n_probs:
             post = bool(self._body.post_sampling_probs)
             content = logprobs.content(entries, self._piece, post_sampling=post)
             facts["logprobs"] = {"content": content}
         elif self._body.top is not None:
-            facts["logprobs"] = logprobs.legacy(entries, self._piece, start)
+            facts["logprobs"] = logprobs.legacy(entries, self._piece, offsets)
         if self._body.return_token_ids:
             facts["token_ids"] = [entry.token for entry in entries]
         return facts

@@ -12,25 +12,46 @@ import orjson
 from surefoot.server.errors import invalid
 
 NEUTRAL: dict[str, tuple[Any, ...]] = {
+    "adaptive_target": (-1,),
     "add_generation_prompt": (True,),
+    "allowed_token_ids": (),
     "audio": (),
+    "bad_words": ([],),
     "best_of": (1,),
-    "logprobs": (False,),
+    "chat_template": (),
     "continue_final_message": (False,),
+    "documents": ([],),
+    "early_stopping": (False,),
     "echo": (False,),
     "function_call": ("none", "auto"),
     "functions": ([],),
+    "grammar_lazy": (False,),
+    "grammar_triggers": ([],),
+    "include_stop_str_in_output": (False,),
+    "length_penalty": (1,),
+    "logprobs": (False,),
+    "lora": ([],),
     "modalities": (["text"],),
+    "n_indent": (0,),
+    "parse_tool_calls": (True,),
     "prompt_logprobs": (),
+    "reasoning": (),
+    "skip_special_tokens": (True,),
     "suffix": ("",),
+    "thinking": ({"type": "disabled"},),
     "tool_choice": ("none", "auto"),
     "tools": ([],),
     "top_logprobs": (0,),
+    "truncate_prompt_tokens": (),
+    "use_beam_search": (False,),
     "verbosity": ("medium",),
     "web_search_options": (),
 }
 """Fields that would change the answer and are not supported yet, with the values that change
 nothing; null never does."""
+
+OFF_BELOW_ZERO = frozenset({"adaptive_target"})
+"""Those that are off at any number below 0."""
 
 HARMLESS = frozenset(
     {
@@ -56,12 +77,26 @@ def check_foreign_fields(fields: Mapping[str, Any]) -> list[str]:
     """
     warnings = []
     for name, value in fields.items():
+        if value is None and (name in NEUTRAL or name == "id_slot"):
+            continue
         if name in NEUTRAL:
-            if value is not None and not any(_same(value, other) for other in NEUTRAL[name]):
+            if not _changes_nothing(name, value):
                 raise invalid(name, _refusal(NEUTRAL[name]), code="unsupported_field")
+        elif name == "id_slot":
+            if not _same(value, -1):
+                warnings.append(
+                    "id_slot: was ignored; the slot that holds most of a prompt is taken"
+                )
         elif name not in HARMLESS:
             warnings.append(f"unknown field {name!r} was ignored")
     return warnings
+
+
+def _changes_nothing(name: str, value: Any) -> bool:
+    number = isinstance(value, int | float)
+    if name in OFF_BELOW_ZERO and number and value < 0:
+        return True
+    return any(_same(value, other) for other in NEUTRAL[name])
 
 
 def _same(value: Any, other: Any) -> bool:

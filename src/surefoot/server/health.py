@@ -20,12 +20,12 @@ def health_router(service: Service) -> APIRouter:
         if service.engine.stopping:
             raise unavailable()
         engine = service.engine.engine
-        busy = sum(slot.generation is not None for slot in engine.slots)
         return JsonResponse(
             {
                 "status": "ok",
-                "slots_idle": len(engine.slots) - busy,
-                "slots_busy": busy,
+                "slots_idle": len(engine.main.idle),
+                "slots_busy": len(engine.main.busy),
+                "strict_busy": engine.strict_busy,
                 "waiting": service.engine.waiting,
                 "rounds": engine.rounds,
             }
@@ -60,7 +60,10 @@ def health_router(service: Service) -> APIRouter:
                 "verify": service.rule,
                 "tool_format": service.format.name,
                 "reasoning_format": service.reasoning_format,
-                "default_generation_settings": asdict(service.defaults),
+                "default_generation_settings": {
+                    **asdict(service.defaults),
+                    "seed": -1 if service.seed is None else service.seed,
+                },
             }
         )
 

@@ -5,7 +5,7 @@ import contextlib
 import signal
 import socket
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 
 import uvicorn
 
@@ -28,6 +28,7 @@ def serve(
     seed: int | None = None,
     max_tokens: int | None = None,
     answers: AnswerSettings | None = None,
+    keys: Collection[str] = (),
     keep_alive_seconds: int = 75,
     ready: Callable[[str], None] = lambda _: None,
 ) -> None:
@@ -44,6 +45,7 @@ def serve(
         seed: the seed of requests that give none; None or -1 draws one for each.
         max_tokens: most tokens of requests that set no limit; None for the rest of the context.
         answers: how answers are made and read where requests say nothing else.
+        keys: API keys, one of which a request must have; none to let everybody in.
         keep_alive_seconds: how long an idle connection is kept. The default is longer than the
             60 seconds of most load balancers, which must not meet a connection just closed.
         ready: called with the server's URL once it answers.
@@ -60,6 +62,7 @@ def serve(
         seed=seed,
         max_tokens=max_tokens,
         answers=answers,
+        keys=keys,
     )
     listen(listener)
     config = uvicorn.Config(

@@ -1,5 +1,6 @@
 """Log-probabilities as OpenAI and llama-server write them."""
 
+import codecs
 import math
 from collections.abc import Callable, Iterable
 from typing import Any
@@ -36,20 +37,35 @@ def _told(token: int, text: bytes, logprob: float, post_sampling: bool) -> dict[
     return {"id": token, "token": shown, "bytes": list(text), **value}
 
 
-def legacy(entries: Iterable[Entry], piece: Piece, start: int = 0) -> dict[str, Any]:
+class Offsets:
+    """Counts the characters of tokens' texts, which may be parts of characters.
+
+    Attributes:
+        characters: how many there are so far, unfinished ones left out.
+    """
+
+    def __init__(self) -> None:
+        self.characters = 0
+        self._decoder = codecs.getincrementaldecoder("utf-8")("ignore")
+
+    def add(self, piece: bytes) -> None:
+        """Count on."""
+        self.characters += len(self._decoder.decode(piece))
+
+
+def legacy(entries: Iterable[Entry], piece: Piece, offsets: Offsets) -> dict[str, Any]:
     """OpenAI's format for completions: a list for each kind of fact.
 
     Args:
         entries: the tokens; one without scores, a prompt's first, has null.
         piece: the bytes of a token's text.
-        start: where the first token's text begins in the whole, in characters.
+        offsets: counts the tokens' characters; those in front of these have been counted.
     """
-    tokens, values, tops, offsets = [], [], [], []
-    before = b""
+    tokens, values, tops, starts = [], [], [], []
     for entry in entries:
         tokens.append(entry.piece.decode(errors="replace"))
-        offsets.append(start + len(before.decode(errors="ignore")))
-        before += entry.piece
+        starts.append(offsets.characters)
+        offsets.add(entry.piece)
         scores = entry.scores
         values.append(None if scores is None else finite(scores.logprob))
         tops.append(None if scores is None else _by_text(entry, scores, piece))
@@ -57,7 +73,7 @@ def legacy(entries: Iterable[Entry], piece: Piece, start: int = 0) -> dict[str, 
         "tokens": tokens,
         "token_logprobs": values,
         "top_logprobs": tops,
-        "text_offset": offsets,
+        "text_offset": starts,
     }
 
 

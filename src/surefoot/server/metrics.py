@@ -44,10 +44,16 @@ class EngineCollector(Collector):
             ("queue_timeouts", "Requests that waited too long", engine.queue.timed_out),
         ):
             yield CounterMetricFamily(f"surefoot_{name}", text, value=value)
-        busy = sum(slot.generation is not None for slot in engine.slots)
-        yield GaugeMetricFamily("surefoot_slots_busy", "Slots in use", value=busy)
-        waiting = self._service.engine.waiting
-        yield GaugeMetricFamily("surefoot_requests_waiting", "Requests waiting", value=waiting)
+        for name, text, value in (
+            (
+                "slots_busy",
+                "Slots in use, strict requests left out",
+                len(engine.main.busy),
+            ),
+            ("strict_busy", "Strict requests in lanes of their own", engine.strict_busy),
+            ("requests_waiting", "Requests waiting", self._service.engine.waiting),
+        ):
+            yield GaugeMetricFamily(f"surefoot_{name}", text, value=value)
         if engine.self_check is not None:
             agreement = engine.self_check.agreement
             checked = CounterMetricFamily(

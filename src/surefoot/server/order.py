@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from surefoot.constraints import ControlSpec
-from surefoot.decoding import DraftWishes, ScoreWish
+from surefoot.decoding import DraftWishes, Sampling, ScoreWish
 from surefoot.decoding.noise import SEED_LIMIT
 from surefoot.engine import Request, Summary
 from surefoot.server.errors import invalid
@@ -22,8 +22,8 @@ class Order:
     Attributes:
         groups: for each prompt its requests, which differ in their seeds alone.
         choices: how many of a group's texts are given, the likeliest by token.
-        drafter: who drafts; None if there is nobody.
-        max_draft: most draft tokens a round.
+        drafter: who may draft, as far as the request lets them; None if nobody may.
+        max_draft: most draft tokens a round that those make.
         speculation_off: why there will be no drafts; None if there may be.
         warnings: what of the body is not honoured.
     """
@@ -81,8 +81,15 @@ def order(
     if body.max_draft is not None and body.max_draft > most_drafts > 0:
         warnings.append(f"speculative.n_max: {body.max_draft} is above the server's {most_drafts}")
     sampling = sampling_of(service, body)
+    _check_rule(service, body, sampling)
     choices = body.n or 1
     count = best_of or choices
+    if count > service.runtime.slots:
+        raise invalid(
+            "n" if best_of is None else "best_of",
+            f"must be at most {service.runtime.slots}, the number of slots, and is {count}; "
+            "start with more (-np)",
+        )
     wish = wish_of(body)
     if count > choices and wish is None:
         wish = ScoreWish()
@@ -121,8 +128,45 @@ def order(
         for prompt in prompts
     ]
     off = service.speculation_off(body.max_draft)
-    max_draft = most_drafts if body.max_draft is None else min(body.max_draft, most_drafts)
-    return Order(groups, choices, service.drafter, max_draft, off, warnings)
+    depths = {} if off else _depths(service, body)
+    max_draft = max(depths.values(), default=0)
+    return Order(groups, choices, ",".join(depths) or None, max_draft, off, warnings)
+
+
+def _check_rule(service: Service, body: GenerationBody, sampling: Sampling) -> None:
+    """Refuse what rejection can't go together with, by the field that the client has sent.
+
+    Raises:
+        ApiError: it asks for strict decoding, or mirostat.
+    """
+    if (body.verify or service.rule) != "rejection":
+        return
+    strict = (body.exact or service.exact) == "strict"
+    if not strict and not sampling.mirostat:
+        return
+    if body.verify is not None:
+        other = "strict decoding" if strict else "mirostat"
+        sent = body.exact if strict else body.mirostat
+        where = "" if sent is not None else ", which is this server's default"
+        raise invalid("verify", f"rejection can't be used with {other}{where}")
+    field, value = "mirostat", str(sampling.mirostat)
+    if strict:
+        field, value = ("exact", "strict") if body.strict is None else ("strict", "true")
+    raise invalid(
+        field,
+        f"{value} can't be used on this server unless the request has verify: coupled, too, since "
+        f"it was started with --verify rejection",
+    )
+
+
+def _depths(service: Service, body: GenerationBody) -> dict[str, int]:
+    """Who may draft for a request, and how many tokens."""
+    types, most = body.wishes.types, body.max_draft
+    return {
+        name: depth if most is None else min(depth, most)
+        for name, depth in service.engine.engine.depths.items()
+        if types is None or name in types
+    }
 
 
 def known_tokens(service: Service, field: str, tokens: list[int]) -> list[int]:
@@ -155,10 +199,10 @@ def _wishes(service: Service, body: GenerationBody) -> DraftWishes:
 
 def _max_tokens(service: Service, body: GenerationBody) -> int | None:
     for name, limit in body.limits.items():
-        if limit < 1:
-            raise invalid(name, f"must be at least 1, and is {limit}; leave it out for no limit")
-    default = None if body.n_predict == -1 else service.max_tokens
-    return min(body.limits.values(), default=default)
+        if limit < 1 and limit != -1:
+            raise invalid(name, f"must be at least 1, or -1 for no limit, and is {limit}")
+    default = None if -1 in body.limits.values() else service.max_tokens
+    return min((limit for limit in body.limits.values() if limit != -1), default=default)
 
 
 def _shift_warnings(service: Service, request: Request) -> list[str]:

@@ -52,4 +52,7 @@ class Thought:
             return None
         if not (self.opened or self.tells or (self.budget is not None and not bound)):
             return None
-        return Reasoning(self.tags.start, self.tags.end, self.opened, self.budget, self.message)
+        tags = self.tags
+        return Reasoning(
+            tags.start, tags.end, self.opened, self.budget, self.message, again=tags.again
+        )

@@ -72,7 +72,7 @@ class Report:
     Attributes:
         summary: the figures.
         seed: the seed of the answer, chosen by the client or by the server.
-        drafter: who drafted; None if there is nobody.
+        drafter: who might draft; None if nobody might.
         max_draft: most draft tokens a round that it might have.
         speculation_off: why nothing was drafted, in words; None if speculation was on.
         warnings: what of the request was not honoured.
@@ -112,7 +112,7 @@ class Report:
             "cache_n": summary.cached_tokens,
             "prompt_n": prompt_n,
             "prompt_ms": summary.prefill_seconds * 1000,
-            "prompt_per_second": _speed(prompt_n, summary.prefill_seconds),
+            "prompt_per_second": _prompt_speed(summary, prompt_n),
             "predicted_n": summary.generated_tokens,
             "predicted_ms": summary.decode_seconds * 1000,
             "predicted_per_second": _speed(summary.generated_tokens, summary.decode_seconds),
@@ -160,6 +160,15 @@ class Report:
             "near_ties": counts.near_ties,
             "warnings": self.warnings,
         }
+
+
+def _prompt_speed(summary: Summary, prompt_n: int) -> float | None:
+    """How fast a prompt was absorbed; None if nothing of it was.
+
+    A prompt's last token rides with the first round, so of one that was cached nothing is absorbed.
+    """
+    absorbed = prompt_n > 1 and summary.prefilled_tokens > 0
+    return _speed(prompt_n, summary.prefill_seconds) if absorbed else None
 
 
 def _speed(tokens: int, seconds: float) -> float | None:

@@ -88,7 +88,8 @@ def _response_format(wanted: dict[str, Any] | None) -> Grammar | None:
         case {"type": "regex", "pattern": str(pattern)}:
             return Grammar("regex", pattern)
     kind = wanted.get("type")
-    raise invalid("response_format", f"type must be text, json_object or json_schema, not {kind!r}")
+    said = f", not {kind!r}" if isinstance(kind, str) else ""
+    raise invalid("response_format", f"type must be text, json_object or json_schema{said}")
 
 
 def _object(schema: Any) -> dict[str, Any]:

@@ -178,9 +178,9 @@ class GenerationBody(BaseModel):
     model_config = ConfigDict(strict=True, extra="allow", protected_namespaces=())
 
     model: str | None = Field(None, description="Any name; the server has one model.")
-    max_tokens: int | None = Field(None, description="Null: to the end of the context.")
+    max_tokens: int | None = Field(None, description="-1: to the end of the context.")
     max_completion_tokens: int | None = Field(None, description="Newer name of max_tokens.")
-    n_predict: int | None = Field(None, description="llama-server's name of it; -1: no limit.")
+    n_predict: int | None = Field(None, description="llama-server's name of it.")
     temperature: float | None = None
     top_k: int | None = None
     top_p: float | None = None
@@ -329,12 +329,11 @@ class GenerationBody(BaseModel):
 
     @property
     def limits(self) -> dict[str, int]:
-        """The limits on generated tokens that were given, by field."""
-        n_predict = None if self.n_predict == -1 else self.n_predict
+        """The limits on generated tokens that were given, by field; -1 asks for none."""
         given = {
             "max_tokens": self.max_tokens,
             "max_completion_tokens": self.max_completion_tokens,
-            "n_predict": n_predict,
+            "n_predict": self.n_predict,
         }
         return {name: limit for name, limit in given.items() if limit is not None}
 
@@ -371,6 +370,29 @@ class GenerationBody(BaseModel):
         return self.model_extra or {}
 
 
+class Thinking(BaseModel):
+    """Whether to think, as Anthropic spells it."""
+
+    model_config = ConfigDict(strict=True, extra="forbid")
+
+    type: Literal["enabled", "disabled"]
+    budget_tokens: int | None = Field(None, ge=0)
+
+    @model_validator(mode="after")
+    def _has_a_budget_only_if_it_thinks(self) -> Self:
+        if self.type == "disabled" and self.budget_tokens:
+            raise PydanticCustomError("budget", "disabled can't have budget_tokens")
+        return self
+
+
+class ReasoningOptions(BaseModel):
+    """How much to think, as an object."""
+
+    model_config = ConfigDict(strict=True, extra="forbid")
+
+    effort: str | None = None
+
+
 class ChatBody(GenerationBody):
     """Body of `POST /v1/chat/completions`."""
 
@@ -378,7 +400,13 @@ class ChatBody(GenerationBody):
     chat_template_kwargs: dict[str, Any] | None = Field(
         None, description='Variables for the chat template, such as {"enable_thinking": false}.'
     )
-    reasoning_effort: str | None = Field(None, description="A variable for the chat template.")
+    reasoning_effort: str | None = Field(
+        None, description="A variable for the chat template; none: no reasoning."
+    )
+    reasoning: ReasoningOptions | None = Field(None, description="Its effort is reasoning_effort.")
+    thinking: Thinking | None = Field(
+        None, description="Whether to reason, and for how many tokens at most."
+    )
     enable_thinking: bool | None = Field(None, description="A variable for the chat template.")
     add_generation_prompt: bool | None = Field(
         None, description="False does not open the assistant's turn."

@@ -113,7 +113,7 @@ class Service:
     @property
     def drafters(self) -> list[str]:
         """The names of all drafters, in the order in which they are asked."""
-        return self.drafter.split(",") if self.drafter else []
+        return list(self.engine.engine.depths)
 
     @property
     def drafter(self) -> str | None:

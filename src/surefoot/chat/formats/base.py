@@ -50,6 +50,10 @@ class Parser(Protocol):
     def finish(self) -> list[Event]:
         """What was held back, once no more text comes. Nothing is made up."""
 
+    @property
+    def cut(self) -> bool:
+        """Whether a call has begun and its arguments are not complete, as far as has been seen."""
+
 
 class CallRules(NamedTuple):
     """How calls are written, for a grammar.
@@ -65,10 +69,17 @@ class CallRules(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Tags:
-    """What stands around reasoning."""
+    """What stands around reasoning.
+
+    Attributes:
+        start: what begins it.
+        end: what ends it.
+        again: what else may begin it, where it comes once more; empty for nothing.
+    """
 
     start: str
     end: str
+    again: str = ""
 
 
 class Format(Protocol):
@@ -86,8 +97,20 @@ class Format(Protocol):
     def reasoning(self) -> Tags | None:
         """What stands around reasoning; None if the format has none."""
 
-    def parser(self, tools: Series[Tool], *, reasoning: bool, opened: bool, calls: bool) -> Parser:
+    def parser(
+        self,
+        tools: Series[Tool],
+        *,
+        reasoning: bool,
+        opened: bool,
+        calls: bool,
+        bound: bool = False,
+    ) -> Parser:
         """A parser for one answer.
+
+        Reasoning comes in front of the answer. It ends at its first end tag; a start tag behind
+        that, with nothing but blanks and stray end tags between, opens it again. Such strays are
+        left out. `surefoot.constraints.reasoning` counts by the same rule.
 
         A function that is not among the tools is called all the same, and the client decides; only
         where a call has no tag is it told by the name of a tool. What can't be a call is content,
@@ -98,6 +121,7 @@ class Format(Protocol):
             reasoning: whether reasoning is told apart from the answer.
             opened: whether the prompt has begun the reasoning already.
             calls: whether calls are told apart.
+            bound: whether rules hold for the answer, which then begins at the first end tag.
         """
 
     def rules(self, tools: Series[Tool], special: SpecialToken) -> CallRules | None:

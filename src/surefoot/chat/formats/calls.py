@@ -40,6 +40,10 @@ class CallReader(Protocol):
     def feed(self, char: str) -> Progress:
         """Take a character. After FAILED it is as if it had not been taken."""
 
+    @property
+    def whole(self) -> bool:
+        """Whether the arguments of all calls begun so far are complete."""
+
 
 class ObjectReader:
     """A JSON object with the function's name and its arguments: `{"name": .., "arguments": ..}`.
@@ -74,6 +78,11 @@ class ObjectReader:
             return Progress.MORE
         wanted = {"open": "{", "first": '"}', "next": '"', "colon": ":", "after": ",}"}[self._state]
         return self._structure(char) if char in wanted else Progress.FAILED
+
+    @property
+    def whole(self) -> bool:
+        """Whether the object is complete."""
+        return self._state == "end"
 
     def _structure(self, char: str) -> Progress:
         match char:
@@ -183,6 +192,11 @@ class SeveralReader:
         self._one = None
         return Progress.MORE
 
+    @property
+    def whole(self) -> bool:
+        """Whether no call is open."""
+        return self._one is None
+
 
 class NamedReader:
     """A name, something between, a JSON object, and an end: `name<sep>{...}<end>`.
@@ -221,6 +235,11 @@ class NamedReader:
             return Progress.MORE
         self._text += char
         return Progress.FAILED if len(self._text) > LONGEST_HEAD else Progress.MORE
+
+    @property
+    def whole(self) -> bool:
+        """Whether the arguments are complete."""
+        return self._tail is not None
 
     def _at_end(self, char: str) -> Progress:
         if char.isspace():

@@ -52,7 +52,15 @@ class TaggedFormat:
     at_start: tuple[str, ...] = ()
     section: str = ""
 
-    def parser(self, tools: Series[Tool], *, reasoning: bool, opened: bool, calls: bool) -> Parser:
+    def parser(
+        self,
+        tools: Series[Tool],
+        *,
+        reasoning: bool,
+        opened: bool,
+        calls: bool,
+        bound: bool = False,
+    ) -> Parser:
         """A parser for one answer; see `Format`."""
         return TaggedParser(
             self.reasoning if reasoning else None,
@@ -61,6 +69,7 @@ class TaggedFormat:
             reader=lambda trigger: self.reader(tools, trigger),
             closings=self.closings,
             at_start=self.at_start if calls else (),
+            bound=bound,
         )
 
     def rules(self, tools: Series[Tool], special: SpecialToken) -> CallRules | None:

@@ -55,6 +55,11 @@ class GemmaReader:
                 return self._colon(char)
         return self._after(char)
 
+    @property
+    def whole(self) -> bool:
+        """Whether the arguments are complete."""
+        return self._state == "end"
+
     def _in_head(self, char: str) -> Progress:
         if char == "{":
             head = _HEAD.fullmatch(self._held)

@@ -18,7 +18,7 @@ from surefoot.chat.formats.base import (
 )
 from surefoot.chat.formats.calls import LONGEST_HEAD
 from surefoot.chat.formats.lark import schema_of, terminal
-from surefoot.chat.formats.scanning import TagScanner
+from surefoot.chat.formats.scanning import JsonEnd, TagScanner
 
 _CHANNEL, _MESSAGE, _START = "<|channel|>", "<|message|>", "<|start|>"
 _CONSTRAIN, _CALL = "<|constrain|>", "<|call|>"
@@ -36,7 +36,11 @@ class Harmony:
 
     name = "harmony"
     markup = _ALL
-    reasoning: Tags | None = Tags(f"{_CHANNEL}analysis{_MESSAGE}", "<|end|>")
+    reasoning: Tags | None = Tags(
+        f"{_CHANNEL}analysis{_MESSAGE}",
+        "<|end|>",
+        again=f"{_START}assistant{_CHANNEL}analysis{_MESSAGE}",
+    )
 
     def parser(
         self,
@@ -45,6 +49,7 @@ class Harmony:
         reasoning: bool,
         opened: bool,
         calls: bool,
+        bound: bool = False,  # noqa: ARG002 - headers tell what is reasoning
     ) -> Parser:
         """A parser for one answer; see `Format`."""
         return HarmonyParser(reasoning=reasoning, opened=opened, calls=calls)
@@ -80,6 +85,8 @@ class HarmonyParser:
         self._kind = "reasoning" if opened else "content"
         self._index = -1
         self._empty = True  # whether the call has no arguments so far
+        self._arguments: JsonEnd | None = None  # until they are complete
+        self._cut = False
 
     def feed(self, text: str) -> list[Event]:
         """What a further piece of text brings."""
@@ -95,8 +102,16 @@ class HarmonyParser:
         """What was held back."""
         events: list[Event] = []
         self._take(self._scanner.rest(), events)
+        self._cut = self.cut
         self._give_back(events)
         return events
+
+    @property
+    def cut(self) -> bool:
+        """Whether a call is incomplete; see `Parser`."""
+        if self._header is not None and self._tells_calls and _TO.search(self._header):
+            return True
+        return self._cut
 
     def _take(self, text: str, events: list[Event]) -> None:
         if not text:
@@ -120,11 +135,20 @@ class HarmonyParser:
     def _tell(self, text: str, events: list[Event]) -> None:
         if self._kind == "call":
             self._empty = False
+            self._follow(text)
             events.append(CallArguments(self._index, text))
         elif self._kind == "reasoning" and self._tells_reasoning:
             events.append(ReasoningDelta(text))
         else:
             events.append(ContentDelta(text))
+
+    def _follow(self, arguments: str) -> None:
+        """Look for the end of a call's arguments; they are none if anything comes behind it."""
+        for char in arguments:
+            if self._arguments is None:
+                self._cut = self._cut or not char.isspace()
+            elif (self._arguments.first or not char.isspace()) and self._arguments.feed(char):
+                self._arguments, self._cut = None, False
 
     def _pass(self, tag: str, events: list[Event]) -> None:
         if tag in _IN_HEADERS:
@@ -139,6 +163,7 @@ class HarmonyParser:
         function = _TO.search(header)
         if function and self._tells_calls:
             self._kind, self._empty = "call", True
+            self._arguments, self._cut = JsonEnd(), True
             self._index += 1
             events.append(CallStart(self._index, function[1]))
         elif _ANALYSIS.search(header):
@@ -152,6 +177,7 @@ class HarmonyParser:
         if self._header is not None:
             self._give_back(events)
         elif self._kind == "call" and self._empty:
+            self._cut = False
             events.append(CallArguments(self._index, "{}"))
         elif self._kind == "reasoning" and not self._tells_reasoning:
             events.append(ContentDelta(tag))

@@ -15,9 +15,13 @@ def terminal(text: str, special: SpecialToken) -> str:
     return json.dumps(text, ensure_ascii=False) if token is None else f"<[{token}]>"
 
 
+NO_PARAMETERS = {"type": "object", "properties": {}, "additionalProperties": False}
+
+
 def schema_of(tool: Tool) -> str:
-    """A function's arguments."""
-    schema: dict[str, Any] = dict(tool.get("parameters") or {"type": "object", "properties": {}})
+    """A function's arguments; where no parameters are told, as OpenAI has it, there are none."""
+    parameters = tool.get("parameters")
+    schema: dict[str, Any] = dict(NO_PARAMETERS if parameters is None else parameters)
     schema.setdefault("type", "object")
     schema["x-guidance"] = SPACING
     return "%json " + json.dumps(schema)

@@ -29,3 +29,8 @@ class MistralReader:
             if char == "[":
                 return Progress.MORE
         return self._inner.feed(char)
+
+    @property
+    def whole(self) -> bool:
+        """Whether no call is open."""
+        return self._inner is not None and self._inner.whole

@@ -17,6 +17,9 @@ from surefoot.chat.formats.scanning import TagScanner
 
 THINK = Tags("<think>", "</think>")
 
+BLANKS = " \t\n\r\v\f"
+"""Whitespace that may stand around tags; the rules for reasoning know no other."""
+
 MakeReader = Callable[[str], CallReader]
 """Makes a reader for the calls behind a trigger."""
 
@@ -32,6 +35,7 @@ class TaggedParser:
         closings: tags that belong to nothing and are left out, such as the end of a section.
         at_start: triggers that count at the beginning of the answer only, and are part of the call;
             blanks between their characters don't matter.
+        bound: whether the answer begins at the first end tag of reasoning; see `Format.parser`.
     """
 
     def __init__(
@@ -43,8 +47,10 @@ class TaggedParser:
         reader: MakeReader,
         closings: Series[str] = (),
         at_start: Series[str] = (),
+        bound: bool = False,
     ) -> None:
         self._reasoning = reasoning
+        self._bound = bound
         self._inside = opened and reasoning is not None
         self._triggers = triggers
         self._make = reader
@@ -55,10 +61,12 @@ class TaggedParser:
         self._raw = ""
         self._begun = False
         self._index = -1
+        self._broken = False  # a call was given up before its arguments were complete
         self._fresh = True  # nothing but blanks has been said since the last tag
         self._blanks = ""
         self._behind_tag = self._inside
-        self._said = False
+        self._may_think = True  # nothing has been said that reasoning must not stand behind
+        self._thought = False
         self._lead = ""  # what may become a call that begins without a tag
 
     def feed(self, text: str) -> list[Event]:
@@ -83,6 +91,11 @@ class TaggedParser:
             events.append(ContentDelta(self._blanks))  # an answer of blanks alone
         return events
 
+    @property
+    def cut(self) -> bool:
+        """Whether a call is incomplete; see `Parser`."""
+        return self._broken or (self._reader is not None and not self._reader.whole)
+
     # Text
 
     def _read_text(self, text: str, events: list[Event]) -> str:
@@ -102,7 +115,7 @@ class TaggedParser:
             self._tell(front, events)
         if tag is None:
             return ""
-        if self._said and self._reasoning is not None and tag == self._reasoning.start:
+        if not (self._inside or self._may_think) and tag in self._thinking:
             self._tell(tag, events)  # reasoning comes before the answer or not at all
             return rest
         self._pass_tag(tag)
@@ -112,40 +125,49 @@ class TaggedParser:
     def _tags(self) -> list[str]:
         if self._inside and self._reasoning is not None:
             return [self._reasoning.end]
-        tags = [*self._triggers, *self._closings]
-        if self._reasoning is not None and not self._said:
-            tags.append(self._reasoning.start)
-        return tags
+        return [*self._triggers, *self._closings, *(self._thinking if self._may_think else ())]
+
+    @property
+    def _thinking(self) -> tuple[str, ...]:
+        """The tags that begin reasoning, or are strays behind it."""
+        if self._reasoning is None:
+            return ()
+        start, end = self._reasoning.start, self._reasoning.end
+        return (start,) if self._bound else (start, end)
 
     def _pass_tag(self, tag: str) -> None:
         if self._behind_tag or tag not in self._triggers:
             self._blanks = ""
         self._fresh = self._behind_tag = True
         if self._inside:
-            self._inside = False
+            self._inside, self._may_think = False, not self._bound
         elif self._reasoning is not None and tag == self._reasoning.start:
             self._inside = True
-        elif tag in self._triggers:
-            self._begin(tag)
+        elif tag not in self._thinking:
+            self._may_think = False
+            if tag in self._triggers:
+                self._begin(tag)
 
     def _tell(self, text: str, events: list[Event]) -> None:
         """Text as what it is; blanks at its beginning wait to see whether there is more."""
         if self._fresh:
             text = self._blanks + text
-            stripped = text.lstrip()
+            stripped = text.lstrip(BLANKS)
             if not stripped:
                 self._blanks = text
                 return
             self._fresh, self._blanks = False, ""
-            text = stripped if self._behind_tag else text
+            goes_on = self._inside and self._thought  # so its blanks part it from what came before
+            text = stripped if self._behind_tag and not goes_on else text
         if self._inside:
+            self._thought = True
             events.append(ReasoningDelta(text))
         else:
-            self._said = True
+            self._may_think = False
             events.append(ContentDelta(text))
 
     def _say(self, text: str, events: list[Event]) -> None:
-        self._fresh, self._said = False, True
+        self._fresh = self._may_think = False
         events.append(ContentDelta(self._blanks + text))
         self._blanks = ""
 
@@ -169,6 +191,7 @@ class TaggedParser:
             self._fresh = self._behind_tag = True
             if progress is Progress.DONE:
                 return text[at + 1 :]
+            self._broken = self._broken or (self._begun and not reader.whole)
             # What was no part of a call after all is part of the answer.
             raw = self._raw.lstrip() if self._begun else self._raw
             if raw:

@@ -44,10 +44,11 @@ class Parameters:
     def __init__(self, schema: Mapping[str, Any] | None) -> None:
         root = schema or {}
         shared = {key: root[key] for key in DEFINITIONS if key in root}
-        self.required = frozenset(root.get("required") or ())
+        self.required = frozenset(key for key in _list(root, "required") if isinstance(key, str))
+        properties = root.get("properties")
         self.schemas: dict[str, Schema] = {
-            key: value if isinstance(value, bool) else {**shared, **value}
-            for key, value in (root.get("properties") or {}).items()
+            key: {**shared, **value} if isinstance(value, Mapping) else value is not False
+            for key, value in (properties if isinstance(properties, Mapping) else {}).items()
         }
 
     def takes_text(self, key: str) -> bool:
@@ -58,8 +59,9 @@ class Parameters:
     def options(self, key: str) -> list[str] | None:
         """The texts that a parameter may be; None for any."""
         schema = self.schemas.get(key, True)
-        found = None if isinstance(schema, bool) else _resolved(schema, schema).get("enum")
-        return [str(option) for option in found] if found else None
+        if isinstance(schema, bool):
+            return None
+        return [str(option) for option in _list(_resolved(schema, schema), "enum")] or None
 
     def json(self, key: str, text: str) -> str:
         """The JSON of what is written for a parameter that need not be a text.
@@ -89,16 +91,24 @@ def _kinds(schema: Any, root: Mapping[str, Any], depth: int) -> frozenset[str] |
         return None
     schema = _resolved(schema, root)
     kind = schema.get("type")
-    if kind is not None:
-        return frozenset([kind] if isinstance(kind, str) else kind)
-    values = schema.get("enum") or ([schema["const"]] if "const" in schema else [])
+    if isinstance(kind, str):
+        return frozenset([kind])
+    if kinds := [kind for kind in _list(schema, "type") if isinstance(kind, str)]:
+        return frozenset(kinds)
+    values = _list(schema, "enum") or ([schema["const"]] if "const" in schema else [])
     if values:
         return frozenset().union(*(_KINDS[type(value)] for value in values))
-    choices = schema.get("anyOf") or schema.get("oneOf") or schema.get("allOf") or []
+    choices = _list(schema, "anyOf") or _list(schema, "oneOf") or _list(schema, "allOf")
     found = [_kinds(choice, root, depth + 1) for choice in choices]
     if found and None not in found:
         return frozenset().union(*(kinds for kinds in found if kinds is not None))
     return frozenset({"object"}) if "properties" in schema else None
+
+
+def _list(schema: Mapping[str, Any], key: str) -> list[Any]:
+    """A list in a schema; an empty one where there is something else, which others complain of."""
+    found = schema.get(key)
+    return found if isinstance(found, list) else []
 
 
 def _resolved(schema: Mapping[str, Any], root: Mapping[str, Any]) -> Mapping[str, Any]:

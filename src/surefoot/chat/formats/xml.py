@@ -50,6 +50,11 @@ class XmlReader:
             return Progress.DONE
         return Progress.MORE if self._end.startswith(rest) else Progress.FAILED
 
+    @property
+    def whole(self) -> bool:
+        """Whether the call has been closed."""
+        return self._state == "end"
+
     def _tag(self, start: str, then: Callable[[str], None]) -> Progress:
         text = self._held.strip()
         found = re.fullmatch(re.escape(start) + r"([^>\s]+)>", text)

@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from surefoot.decoding.control import TokenMask
-from surefoot.decoding.errors import DecodeError, InvalidParameterError
+from surefoot.decoding.errors import DecodeError, InvalidParameterError, NoTokenError
 from surefoot.decoding.noise import gumbel
 from surefoot.decoding.sampling.breakers import NO_BREAKERS, Breakers
 from surefoot.decoding.sampling.chain import Chain
@@ -69,7 +69,8 @@ class Chooser:
             wish: what to tell of log-probabilities; None for nothing.
 
         Raises:
-            DecodeError: the logits are not numbers, or nothing is left to choose.
+            DecodeError: the logits are not numbers.
+            NoTokenError: bias and bans, together with the mask, leave nothing to choose.
             InvalidParameterError: a bias is for a token that the vocabulary does not have.
         """
         pool = self._start_pool(logits, tolerance, allowed)
@@ -130,7 +131,7 @@ class Chooser:
             if pool.top == -math.inf:  # a grammar that is at its end leaves nothing else
                 pool.replace(self._ends, rest)
         if pool.top == -math.inf:
-            raise DecodeError("no token is left to choose: bias or bans leave none")
+            raise NoTokenError("no token is left to choose: bias or bans leave none")
         pool.drop_banned()
         return pool
 

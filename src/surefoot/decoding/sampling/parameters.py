@@ -126,6 +126,18 @@ class Sampling:
         if any(token < 0 for token, _ in self.logit_bias):
             raise InvalidParameterError("logit_bias", "token ids must be 0 or more")
 
+    def check_tokens(self, vocabulary_size: int) -> None:
+        """Make sure that a vocabulary has all tokens that are named.
+
+        Raises:
+            InvalidParameterError: it lacks one.
+        """
+        for token, _ in self.logit_bias:
+            if token >= vocabulary_size:
+                raise InvalidParameterError(
+                    "logit_bias", f"there is no token {token}; ids end at {vocabulary_size - 1}"
+                )
+
 
 _INFINITE = math.inf
 

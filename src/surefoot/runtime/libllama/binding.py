@@ -107,6 +107,35 @@ FTYPE_BF16: int = _library.LLAMA_FTYPE_MOSTLY_BF16
 FTYPE_Q8_0: int = _library.LLAMA_FTYPE_MOSTLY_Q8_0
 FTYPE_GUESSED: int = _library.LLAMA_FTYPE_GUESSED
 
+CACHE_TYPES: Mapping[str, int] = {
+    "f32": _library.GGML_TYPE_F32,
+    "f16": _library.GGML_TYPE_F16,
+    "bf16": 30,  # GGML_TYPE_BF16, which llama_cpp does not bind
+    "q8_0": _library.GGML_TYPE_Q8_0,
+    "q5_1": _library.GGML_TYPE_Q5_1,
+    "q5_0": _library.GGML_TYPE_Q5_0,
+    "q4_1": _library.GGML_TYPE_Q4_1,
+    "q4_0": _library.GGML_TYPE_Q4_0,
+    "iq4_nl": _library.GGML_TYPE_IQ4_NL,
+}
+"""Number types that attention can keep keys and values in, by llama-server's names."""
+UNQUANTIZED = frozenset({"f32", "f16", "bf16"})
+"""Those of them that lose next to nothing."""
+FLASH_ATTENTION: Mapping[str, int] = {
+    "auto": _library.LLAMA_FLASH_ATTN_TYPE_AUTO,
+    "on": _library.LLAMA_FLASH_ATTN_TYPE_ENABLED,
+    "off": _library.LLAMA_FLASH_ATTN_TYPE_DISABLED,
+}
+LOAD_MODES: Mapping[str, int] = {
+    "auto": _library.LLAMA_LOAD_MODE_AUTO,
+    "none": _library.LLAMA_LOAD_MODE_NONE,
+    "mmap": _library.LLAMA_LOAD_MODE_MMAP,
+    "mlock": _library.LLAMA_LOAD_MODE_MLOCK,
+    "mmap+mlock": _library.LLAMA_LOAD_MODE_MMAP_MLOCK,
+    "dio": _library.LLAMA_LOAD_MODE_DIRECT_IO,
+}
+"""How weights get into memory, by llama-server's names."""
+
 
 class _GgufParameters(ctypes.Structure):
     _fields_ = (("no_alloc", ctypes.c_bool), ("ctx", ctypes.c_void_p))

@@ -60,7 +60,10 @@ def context_parameters(
     parameters.n_batch = settings.batch_size
     parameters.n_ubatch = settings.micro_batch_size
     parameters.n_threads = threads
-    parameters.n_threads_batch = threads
+    parameters.n_threads_batch = settings.threads_batch or threads
+    parameters.type_k = binding.CACHE_TYPES[settings.cache_type_k]
+    parameters.type_v = binding.CACHE_TYPES[settings.cache_type_v]
+    parameters.flash_attn_type = binding.FLASH_ATTENTION[settings.flash_attention]
     # Range copies, which make forks cheap, need all sequences in one cache.
     parameters.kv_unified = True
     parameters.n_seq_max = settings.sequences

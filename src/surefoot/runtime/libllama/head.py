@@ -7,6 +7,7 @@ a text need cells of their own.
 """
 
 from collections.abc import Sequence as Series
+from dataclasses import replace
 from operator import itemgetter
 from pathlib import Path
 
@@ -73,7 +74,8 @@ def _model_of_head(runtime: LibllamaRuntime, path: Path) -> Model:
     file = HeadFile.of(path)
     if file.problem is not None:
         raise NoHeadError(file.problem)
-    model = Model(path, model_parameters(file, runtime.settings.gpu_layers, mtp=True))
+    settings = runtime.settings
+    model = Model(path, model_parameters(file, settings.gpu_layers, settings.load_mode, mtp=True))
     target = runtime.model
     ours, theirs = (
         f"architecture {model.info.architecture} with rows of {model.row_size}"
@@ -118,7 +120,9 @@ class MtpHead:
             cells=slots * self.heads * runtime.plan.room,
             outputs=slots * self.heads,
         )
-        parameters = context_parameters(runtime.settings, plan, model)
+        # As in llama-server the types of keys and values are the target's own affair.
+        settings = replace(runtime.settings, cache_type_k="f16", cache_type_v="f16")
+        parameters = context_parameters(settings, plan, model)
         parameters.ctx_type = binding.CONTEXT_TYPE_MTP
         parameters.ctx_other = runtime.handle
         parameters.n_seq_max = slots * self.heads

@@ -1,5 +1,7 @@
 """From a model file to a runtime."""
 
+from dataclasses import replace
+
 from surefoot.decoding import DecodeError
 from surefoot.runtime.base import ModelLoadError
 from surefoot.runtime.libllama import binding
@@ -29,7 +31,12 @@ def load(settings: LoadSettings) -> LibllamaRuntime:
             "(-md, --spec-type draft-mtp)."
         )
     problem = file.problem if settings.mtp else "its heads have not been loaded"
-    model = Model(settings.file, model_parameters(file, settings.gpu_layers, mtp=problem is None))
+    model = Model(
+        settings.file,
+        model_parameters(file, settings.gpu_layers, settings.load_mode, mtp=problem is None),
+    )
+    if settings.chat_template is not None:
+        model.info = replace(model.info, chat_template=settings.chat_template)
     try:
         return _with_context(settings, model, file, problem)
     except BaseException:
@@ -51,7 +58,9 @@ def _with_context(
     noise = settings.logit_noise
     if noise is None:
         file_type = binding.llama_model_ftype(model.handle)
-        noise = default_logit_noise(file_type, on_gpu=settings.on_gpu)
+        noise = default_logit_noise(
+            file_type, on_gpu=settings.on_gpu, cache_types=settings.cache_types
+        )
     try:
         return LibllamaRuntime(model, context, plan, settings, noise, head_problem)
     except DecodeError as error:

@@ -16,11 +16,12 @@ _ADVICE = {
     "unknown model architecture": "This llama.cpp does not know it. A newer one may: see if there "
     "is a newer surefoot, or let LLAMA_CPP_LIB_PATH name the folder of another build.",
 }
+_NO_NAME = "n/a"
 _NO_ADVICE = "Run with -v to see all that libllama has to say."
 
 
 def model_parameters(
-    file: HeadFile, gpu_layers: int | None = None, *, mtp: bool = False
+    file: HeadFile, gpu_layers: int | None = None, load_mode: str = "auto", *, mtp: bool = False
 ) -> binding.Structure:
     """What to ask libllama for when it loads a file.
 
@@ -28,10 +29,12 @@ def model_parameters(
         file: what is known of heads in the file; where it lacks some that its metadata announce,
             libllama is told that there are none.
         gpu_layers: layers to put on a GPU; None for all, if there is one.
+        load_mode: how weights get into memory, a name in `binding.LOAD_MODES`.
         mtp: whether to load multi-token-prediction heads, too.
     """
     parameters = binding.llama_model_default_params()
     parameters.load_mtp = mtp
+    parameters.load_mode = binding.LOAD_MODES[load_mode]
     if gpu_layers is not None:
         parameters.n_gpu_layers = gpu_layers
     if file.corrections:
@@ -43,6 +46,7 @@ class Model:
     """A model file in memory, and libllama's handle of it.
 
     Attributes:
+        path: the file; of a file in several parts, the first.
         vocabulary: libllama's handle of the vocabulary, which goes with the model's.
         vocabulary_size: how many token ids there are.
         is_recurrent: whether all of its memory is recurrent.
@@ -60,7 +64,7 @@ class Model:
 
     def __init__(self, path: Path, parameters: binding.Structure) -> None:
         log.start()
-        self._path = path
+        self.path = path
         self._owners = 1
         with log.captured() as lines:
             self._handle = binding.llama_model_load_from_file(os.fsencode(path), parameters)
@@ -108,7 +112,7 @@ class Model:
         binding.llama_model_desc(handle, description, len(description))
         template = binding.llama_model_chat_template(handle, None)
         return ModelInfo(
-            name=self._metadata("general.name") or self._path.stem,
+            name=self._name(),
             architecture=self._metadata("general.architecture"),
             description=description.value.decode(errors="replace"),
             parameters=binding.llama_model_n_params(handle),
@@ -119,6 +123,11 @@ class Model:
             eos_text=self.tokenizer.text_of(binding.llama_vocab_eos(self.vocabulary)),
             memory=self._memory(),
         )
+
+    def _name(self) -> str:
+        """The model's name; the file's where there is none, for which libllama writes n/a."""
+        name = self._metadata("general.name")
+        return self.path.stem if name in ("", _NO_NAME) else name
 
     def _bos_text(self) -> str:
         """Empty if the file names no BOS token; libllama then makes up an id, a comma's."""

@@ -86,11 +86,13 @@ def check_memory(settings: LoadSettings, plan: ContextPlan, model: Model, file: 
 def _surely_fits(settings: LoadSettings, plan: ContextPlan, model: Model, available: int) -> bool:
     """A bound that spares most loads the dry run, which reads the vocabulary a second time.
 
-    Keys and values rarely have more than twice the embedding's width in a layer, at two bytes a
-    number; masks have six bytes for each token of a graph run; and half of the memory stays free.
+    Keys and values rarely have more than twice the embedding's width in a layer, at four bytes a
+    number if they are f32, else at two at most; masks have six bytes for each token of a graph run;
+    and half of the memory stays free.
     """
     layers = binding.llama_model_n_layer(model.handle)
-    keys_and_values = layers * binding.llama_model_n_embd(model.handle) * 2 * 2 * 2
+    size = 4 if "f32" in settings.cache_types else 2
+    keys_and_values = layers * binding.llama_model_n_embd(model.handle) * 2 * 2 * size
     masks = settings.micro_batch_size * 6
     logits = (plan.outputs + settings.micro_batch_size) * model.vocabulary_size * 4
     return plan.cells * (keys_and_values + masks) + logits < available / 2
@@ -98,9 +100,9 @@ def _surely_fits(settings: LoadSettings, plan: ContextPlan, model: Model, availa
 
 def _measured_need(settings: LoadSettings, plan: ContextPlan, file: HeadFile) -> MemoryNeed:
     """Sizes by two dry runs, long enough that windowed caches have reached their full size."""
-    parameters = model_parameters(file)
+    # Mapping the file is not possible in a dry run.
+    parameters = model_parameters(file, load_mode="none")
     parameters.no_alloc = True
-    parameters.load_mode = 0  # mapping the file is not possible in a dry run
     model = Model(settings.file, parameters)
     try:
         short, long = (

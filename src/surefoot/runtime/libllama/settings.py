@@ -17,6 +17,13 @@ _MOST_SNAPSHOTS = 16
 _SMALLEST_BATCH = 2 * _MOST_SNAPSHOTS
 """libllama aborts if a graph run can't hold the tokens that have snapshots, and one more."""
 
+_NAMES = {
+    "cache_type_k": binding.CACHE_TYPES,
+    "cache_type_v": binding.CACHE_TYPES,
+    "flash_attention": binding.FLASH_ATTENTION,
+    "load_mode": binding.LOAD_MODES,
+}
+
 
 @dataclass(frozen=True, slots=True)
 class LoadSettings:
@@ -31,7 +38,13 @@ class LoadSettings:
         batch_size: most tokens in one pass. (-b)
         micro_batch_size: most tokens in one graph run, and never more than in one pass. (-ub)
         threads: CPU threads; None for one on each physical core that we may use. (-t)
+        threads_batch: CPU threads for passes of several tokens; None for as many as else. (-tb)
         gpu_layers: layers to put on a GPU; None for all, if there is one. (-ngl)
+        cache_type_k: number type of attention's keys, a name in `binding.CACHE_TYPES`. (-ctk)
+        cache_type_v: of its values; a quantized one needs flash attention. (-ctv)
+        flash_attention: "on", "off", or "auto" for wherever the device can. (-fa)
+        load_mode: how weights get into memory, a name in `binding.LOAD_MODES`. (-lm)
+        chat_template: Jinja2 source that stands in for the file's; None for the file's own.
         snapshots: recurrent states kept for rolling back short drafts, for models that can. They
             make every pass a little dearer.
         mtp: whether to load the model's own multi-token-prediction heads, too, if it has any; see
@@ -51,7 +64,13 @@ class LoadSettings:
     batch_size: int = 2048
     micro_batch_size: int = 512
     threads: int | None = None
+    threads_batch: int | None = None
     gpu_layers: int | None = None
+    cache_type_k: str = "f16"
+    cache_type_v: str = "f16"
+    flash_attention: str = "auto"
+    load_mode: str = "auto"
+    chat_template: str | None = None
     snapshots: int = 0
     mtp: bool = False
     all_outputs: bool = False
@@ -76,8 +95,17 @@ class LoadSettings:
                 raise InvalidParameterError(name, f"must be at least {_SMALLEST_BATCH} tokens")
         if not 0 <= self.snapshots <= _MOST_SNAPSHOTS:
             raise InvalidParameterError("snapshots", f"must lie between 0 and {_MOST_SNAPSHOTS}")
-        if self.threads is not None and not 1 <= self.threads <= _MOST_THREADS:
-            raise InvalidParameterError("threads", f"must lie between 1 and {_MOST_THREADS}")
+        for name in ("threads", "threads_batch"):
+            count = getattr(self, name)
+            if count is not None and not 1 <= count <= _MOST_THREADS:
+                raise InvalidParameterError(name, f"must lie between 1 and {_MOST_THREADS}")
+        for name, known in _NAMES.items():
+            if getattr(self, name) not in known:
+                raise InvalidParameterError(name, f"must be one of {', '.join(known)}")
+        if self.flash_attention == "off" and self.cache_type_v not in binding.UNQUANTIZED:
+            raise InvalidParameterError(
+                "cache_type_v", f"{self.cache_type_v} needs flash attention, and that is off"
+            )
         if self.logit_noise is not None and not 0 <= self.logit_noise < float("inf"):
             raise InvalidParameterError("logit_noise", "must be a finite number, 0 or more")
 
@@ -93,6 +121,11 @@ class LoadSettings:
     def sequences(self) -> int:
         """Live sequences and as many spares."""
         return 2 * self.slots
+
+    @property
+    def cache_types(self) -> frozenset[str]:
+        """The number types that attention's keys and values are kept in."""
+        return frozenset({self.cache_type_k, self.cache_type_v})
 
     @property
     def on_gpu(self) -> bool:

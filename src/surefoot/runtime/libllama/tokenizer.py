@@ -46,7 +46,7 @@ class LibllamaTokenizer:
         vocabulary = self._vocabulary()
         if not self._exists:  # libllama would abort the process
             raise TokenizerMissingError(
-                f"the model file {self._model.info.name!r} has no tokenizer, so text can't be "
+                f"the model file {self._model.path.name!r} has no tokenizer, so text can't be "
                 "turned into tokens. Feed token ids, or use a file with a tokenizer."
             )
         data = text.encode(errors="replace")

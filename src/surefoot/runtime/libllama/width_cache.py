@@ -17,7 +17,7 @@ from surefoot.decoding import Widths
 from surefoot.runtime.libllama import binding
 from surefoot.runtime.libllama.settings import LoadSettings
 from surefoot.runtime.libllama.threads import default_threads
-from surefoot.runtime.libllama.width_report import WidthReport
+from surefoot.runtime.libllama.width_report import WIDEST, WidthReport
 
 _FORMAT = 3
 _LOG = logging.getLogger(__name__)
@@ -34,7 +34,8 @@ def key_of(settings: LoadSettings, vocabulary_size: int) -> str:
 
     How drafts are made is not in it (heads, snapshots): the class must be the same for all, and
     neither moves a bit. The number of threads is: they share out the attention of a token by
-    itself, so that its logits change with it.
+    itself, so that its logits change with it. So are the kind of attention and the types of its
+    keys and values.
 
     Args:
         settings: how the model was loaded.
@@ -52,6 +53,10 @@ def key_of(settings: LoadSettings, vocabulary_size: int) -> str:
         settings.gpu_layers,
         settings.micro_batch_size,
         settings.threads or default_threads(),
+        settings.threads_batch,
+        settings.cache_type_k,
+        settings.cache_type_v,
+        settings.flash_attention,
     ]
     return hashlib.sha256(json.dumps(facts).encode()).hexdigest()[:32]
 
@@ -111,7 +116,10 @@ def _report(data: Any, key: str) -> WidthReport:
 
 
 def _widths(data: Any) -> Widths:
-    return Widths(tuple(map(_count, data["allowed"])))
+    widths = Widths(tuple(map(_count, data["allowed"])))
+    if widths.most > WIDEST:
+        raise ValueError("wider than what is tried")
+    return widths
 
 
 def _by_width(data: Any) -> tuple[tuple[int, float], ...]:

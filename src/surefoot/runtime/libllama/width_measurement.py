@@ -18,11 +18,11 @@ from surefoot.decoding import Feed, Widths
 from surefoot.runtime.libllama.errors import UnstableLogitsError
 from surefoot.runtime.libllama.runtime import LibllamaRuntime
 from surefoot.runtime.libllama.width_cache import keep, key_of, look_up
-from surefoot.runtime.libllama.width_report import WidthReport
+from surefoot.runtime.libllama.width_report import WIDEST, WidthReport
 from surefoot.runtime.libllama.width_text import ORDINARY, SALAD, text_of
 from surefoot.runtime.libllama.width_trial import Trial, mark
 
-WIDTHS = (*range(1, 10), 12, 13, 16, 20, 24, 28, 31, 32, 33, 48, 63, 64)
+WIDTHS = (*range(1, 10), 12, 13, 16, 20, 24, 28, 31, 32, 33, 48, 63, WIDEST)
 """The widths that are tried."""
 
 LENGTHS = (SALAD + ORDINARY, 96, 48, 24, 12, 8)

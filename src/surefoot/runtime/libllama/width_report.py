@@ -15,6 +15,9 @@ choices in ten near ties. At more than 2,200 positions and under six samplings, 
 tolerance of 0.25 covered all 38 choices that changed with the width in Q8_0, one of 0.35 all 583 in
 Q4_K_M (docs/exactness.md): 1.7 medians and less."""
 
+WIDEST = 64
+"""The widest pass that is tried."""
+
 LAYOUT_NOISE = 0.05
 """Where a sequence's keys lie moves logits, too, by up to 2e-3 on f32 files with attention."""
 
