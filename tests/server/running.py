@@ -11,7 +11,7 @@ import httpx
 import uvicorn
 
 from surefoot.decoding import Drafter
-from surefoot.engine import Engine, EngineThread, Generation, LaneOpener
+from surefoot.engine import Engine, EngineThread, Generation, LaneOpener, QueueSettings
 from surefoot.engine.cache import CacheSettings
 from surefoot.runtime.base import Runtime
 from surefoot.server import bind, create_app
@@ -29,10 +29,13 @@ class Running:
         *,
         gate: Gate | None = None,
         cache: CacheSettings | None = None,
+        queue: QueueSettings | None = None,
         opener: LaneOpener | None = None,
         **options: Any,
     ) -> None:
-        self.thread = EngineThread(Engine(runtime, drafter, opener=opener, cache=cache))
+        self.thread = EngineThread(
+            Engine(runtime, drafter, opener=opener, cache=cache, queue=queue)
+        )
         self.engine = self.thread.engine
         app = create_app(self.thread, model_name="simulated", **options)
         self._gate = gate

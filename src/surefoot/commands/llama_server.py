@@ -10,7 +10,7 @@ ANYWAY: dict[tuple[str, ...], str] = {
     ("--cache-prompt",): "slots keep their memory for the next turn in any case",
     ("--jinja",): "chat templates are Jinja2 in any case",
     ("--metrics",): "there is GET /metrics in any case",
-    ("--no-context-shift",): "the beginning of a text is never thrown away",
+    ("--no-context-shift",): "a text ends with its context unless --context-shift is given",
     ("--no-slots",): "there is no GET /slots",
     ("--no-ui", "--no-webui"): "there is no web page to chat in",
     ("--offline",): "nothing is ever downloaded",
@@ -74,7 +74,7 @@ INSTEAD: dict[tuple[str, ...], str] = {
     ("--ssl-key-file", "--ssl-cert-file", "--api-prefix", "-to", "--timeout"): _PROXY,
     ("--ui", "--webui", "--path"): _PAGE,
     ("--models-dir", "--models-preset", "--models-max"): _ONE_MODEL,
-    ("--context-shift",): "a text ends with the context; ask for a larger one with -c",
+    ("--keep",): "requests carry it, as n_keep; see --context-shift",
     ("--lora", "--lora-scaled"): "merge the adapter into the model file with llama-export-lora",
     ("--embedding", "--embeddings", "--rerank", "--reranking", "--pooling"): "surefoot writes "
     "text, and makes no embeddings",

@@ -14,7 +14,7 @@ from surefoot.commands.speculation import drafting_for, settings_of, uses_own_he
 from surefoot.decoding import Sampling, SyntheticAcceptance
 from surefoot.drafting.settings import SpeculationSettings
 from surefoot.drafting.synthetic import synthetic_acceptance
-from surefoot.engine import Engine
+from surefoot.engine import Engine, QueueSettings
 from surefoot.engine.cache import CacheSettings
 from surefoot.runtime.libllama import LibllamaRuntime, LoadSettings, load
 
@@ -66,8 +66,11 @@ class EnginePlan:
         return cls(options, settings, asked, speculation, synthetic, measure, cache)
 
     @contextmanager
-    def open(self) -> Iterator[Engine]:
+    def open(self, queue: QueueSettings | None = None) -> Iterator[Engine]:
         """Load all models; they are closed at the end of the context.
+
+        Args:
+            queue: limits of the engine's queue; None for none.
 
         Raises:
             ModelLoadError: a model can't be loaded.
@@ -79,15 +82,18 @@ class EnginePlan:
             drafting_for(runtime, self.speculation, self.options) as drafting,
             lanes_for(runtime, drafting, measure=self.measure) as lanes,
         ):
-            engine = Engine(
-                runtime,
-                drafting.drafter,
-                self.speculation.n_max,
-                self.synthetic,
-                lanes,
-                getattr(self.options, "self_check", 0.0),
-                self.cache,
-            )
+            with as_options():
+                engine = Engine(
+                    runtime,
+                    drafting.drafter,
+                    self.speculation.n_max,
+                    self.synthetic,
+                    lanes,
+                    getattr(self.options, "self_check", 0.0),
+                    self.cache,
+                    queue=queue,
+                    context_shift=getattr(self.options, "context_shift", False),
+                )
             with closing(engine):
                 yield engine
 

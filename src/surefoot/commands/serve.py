@@ -14,7 +14,7 @@ from surefoot.commands.plan import EnginePlan
 from surefoot.commands.sampling_options import add_exactness_arguments, add_sampling_arguments
 from surefoot.decoding import InvalidParameterError
 from surefoot.drafting.options import add_speculation_arguments
-from surefoot.engine import Engine
+from surefoot.engine import Engine, QueueSettings
 from surefoot.runtime.base import Runtime
 
 
@@ -38,6 +38,25 @@ def add_parser(subparsers: "argparse._SubParsersAction[CommandParser]") -> None:
         default=4,
         metavar="N",
         help="slots: how many requests run at once (default: %(default)s)",
+    )
+    server.add_argument(
+        "--queue",
+        type=int,
+        default=256,
+        metavar="N",
+        help="how many requests may wait for a slot; further ones get a 429 (default: %(default)s)",
+    )
+    server.add_argument(
+        "--queue-timeout",
+        type=float,
+        metavar="S",
+        help="a request that has waited so many seconds gets a 503 (default: no limit)",
+    )
+    server.add_argument(
+        "--context-shift",
+        action="store_true",
+        help="a text that fills its context goes on, and the model forgets its middle; for "
+        "requests with a limit on their tokens, and attention memory only",
     )
     server.add_argument(
         "--api-key",
@@ -106,6 +125,8 @@ def run(options: argparse.Namespace) -> int:
 
     shared.set_up_logging(options)
     plan = EnginePlan.of(options, options.parallel)
+    with shared.as_options():
+        queue = QueueSettings(options.queue, options.queue_timeout)
     if options.alias is not None and not options.alias.isprintable():
         raise InvalidParameterError("--alias", "must be printable text")
     if options.n_predict < 1 and options.n_predict != -1:
@@ -133,7 +154,7 @@ def run(options: argparse.Namespace) -> int:
     )
     with bind(options.host, options.port) as listener:
         print(f"surefoot: loading {options.model.name}", file=sys.stderr)
-        with plan.open() as engine:
+        with plan.open(queue) as engine:
             if options.exact == "strict":
                 engine.check_strict()
             serve(

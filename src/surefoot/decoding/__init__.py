@@ -16,7 +16,7 @@ from surefoot.decoding.errors import (
 )
 from surefoot.decoding.head import Head, HeadFeed, HeadOutput, KeepingHead, Rows, RowWatcher
 from surefoot.decoding.memory import Memory, memory_for
-from surefoot.decoding.prefill import absorb
+from surefoot.decoding.prefill import absorb, absorb_together
 from surefoot.decoding.rejection import drawn
 from surefoot.decoding.round import MAX_PENDING, Outcome, Round
 from surefoot.decoding.sampling import (
@@ -92,6 +92,7 @@ __all__ = [
     "Transcript",
     "Widths",
     "absorb",
+    "absorb_together",
     "check_rates",
     "choose",
     "coupled",

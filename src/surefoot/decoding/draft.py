@@ -21,6 +21,12 @@ class Draft(NamedTuple):
     drafter: str = ""
     distributions: Series[Distribution] = ()
 
+    def head(self, length: int) -> "Draft":
+        """Its first tokens."""
+        if length >= len(self.tokens):
+            return self
+        return self._replace(tokens=self.tokens[:length], distributions=self.distributions[:length])
+
 
 NO_DRAFT = Draft()
 

@@ -29,6 +29,7 @@ class Ending:
         piece: the bytes of a token's text; needed with a transcript.
         max_tokens: most tokens to generate; None for no limit.
         max_length: most tokens of prompt and answer together; None for no limit.
+        shifts: whether a text that has become so long goes on, because its middle is given up then.
     """
 
     end_of_generation: frozenset[int] = frozenset()
@@ -37,6 +38,7 @@ class Ending:
     piece: Callable[[int], bytes] | None = None
     max_tokens: int | None = None
     max_length: int | None = None
+    shifts: bool = False
 
     def after(self, token: int, generated: int, length: int) -> Finish | None:
         """Judge the token that was committed last; None if the request goes on.
@@ -56,12 +58,13 @@ class Ending:
                 return Finish("stop", "stop string")
         if self.max_tokens is not None and generated >= self.max_tokens:
             return Finish("length", "max tokens")
-        if self.max_length is not None and length >= self.max_length:
+        if self.max_length is not None and length >= self.max_length and not self.shifts:
             return Finish("length", "context full")
         return None
 
     def room(self, generated: int, length: int) -> int:
-        """How many more tokens the limits allow, at least 1 while the request goes on."""
+        """How many more tokens the limits allow; at least 1 while the request goes on, once a
+        context that is full has been shifted."""
         limits = []
         if self.max_tokens is not None:
             limits.append(self.max_tokens - generated)

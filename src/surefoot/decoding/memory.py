@@ -41,6 +41,10 @@ class Memory(ABC):
         """Take note that a pass has added that many tokens."""
         self.length += tokens
 
+    def shifted(self, tokens: int) -> None:
+        """Take note that so many tokens in the middle have been given up."""
+        self.length -= tokens
+
     def settle(self, length: int) -> bool:
         """Go back to the greatest reachable length that is not above `length`.
 

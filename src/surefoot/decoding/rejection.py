@@ -66,7 +66,7 @@ def rejection(
     if sampling.temperature < COLDEST:
         return coupled(sequence, draft, offset, logits, tolerance)
     target = sequence.distribution(logits)
-    position = len(sequence.committed)
+    position = sequence.position
     slack = _slack(sampling, tolerance)
     near = tolerance > 0 and _unbounded(sampling)
     taken = np.zeros(len(target.tokens))

@@ -17,6 +17,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from surefoot.decoding.alignment import TRIED_EVERY, GraphRuns, Part, aligned, chances
 from surefoot.decoding.control import ControlError
 from surefoot.decoding.draft import NO_DRAFT, Draft, Drafter
 from surefoot.decoding.errors import DecodeError, NoTokenError, RollbackRefusedError
@@ -65,11 +66,14 @@ class Round:
         target: the model.
         drafter: proposes drafts; None for plain decoding.
         rule: verifies them in the place of each sequence's own rule; None for that.
+        runs: how many graph runs a pass takes, so that widths can be aligned; None if that must not
+            or need not be.
     """
 
     target: Target
     drafter: Drafter | None = None
     rule: Rule | None = None
+    runs: GraphRuns | None = None
 
     def play(self, sequences: Series[Sequence]) -> list[Outcome]:
         """Play one round: one forward pass, at least one token for every sequence.
@@ -83,7 +87,7 @@ class Round:
                 pass decided is committed, and memories that are not `settled` are unknown; if it
                 was before, nothing is committed.
         """
-        drafts = self._draft(sequences)
+        drafts = self._aligned(sequences, self._draft(sequences))
         fillers = [
             self._padding(sequence, len(draft.tokens))
             for sequence, draft in zip(sequences, drafts, strict=True)
@@ -159,9 +163,27 @@ class Round:
             undoable = sequence.memory.longest_draft
             while tokens and len(tokens) + self._padding(sequence, len(tokens)) > undoable:
                 tokens = tokens[:-1]
-        if len(tokens) == len(draft.tokens):
-            return draft
-        return draft._replace(tokens=tokens, distributions=draft.distributions[: len(tokens)])
+        return draft.head(len(tokens))
+
+    def _aligned(self, sequences: Series[Sequence], drafts: list[Draft]) -> list[Draft]:
+        """The drafts, some of them cut short where that saves graph runs; see `alignment`.
+
+        Rejection has to see all that was drawn, so its drafts stay.
+        """
+        if self.runs is None or len(sequences) == 1:
+            return drafts
+        parts = [
+            Part(
+                sequence.memory.id,
+                len(sequence.committed) - sequence.state_len,
+                chances(sequence.counts, len(draft.tokens)),
+                fixed=(self.rule is None and sequence.rule == "rejection")
+                or sequence.counts.rounds % TRIED_EVERY == 0,
+            )
+            for sequence, draft in zip(sequences, drafts, strict=True)
+        ]
+        kept = aligned(parts, self.runs)
+        return [draft.head(length) for draft, length in zip(drafts, kept, strict=True)]
 
     def _padding(self, sequence: Sequence, drafted: int) -> int:
         """How many tokens a pass lacks to a width of its class."""

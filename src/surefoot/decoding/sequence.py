@@ -1,6 +1,7 @@
 """A sequence: the journal of what is decided, and the memory that may lag behind it.
 
-`committed` is append-only; nothing ever decides its tokens again. `pending` is what the model's
+`committed` is append-only; nothing ever decides its tokens again. (Where a full context is shifted,
+the tokens that the model no longer sees are taken out of it.) `pending` is what the model's
 memory still owes. Both numbers together are all there is to know about a request in progress.
 """
 
@@ -67,6 +68,10 @@ class Sequence:
         sound: so many tokens that the last pass left in the memory are the committed ones. Behind
             them lie draft tokens, even where as many tokens have been committed since.
         breakers: what DRY's repeats do not reach across.
+        shed: generated tokens that were taken out of `committed` when the context was shifted.
+        gone: how many tokens were taken out in all, those of the prompt included.
+        intact: so many tokens at the beginning are what they are in a straight decode; behind them
+            tokens have been taken out.
         chooser: applies the sampling parameters.
     """
 
@@ -88,6 +93,9 @@ class Sequence:
     fault: str | None = None
     sound: int = 1 << 62
     breakers: Breakers = NO_BREAKERS
+    shed: list[int] = field(default_factory=list)
+    gone: int = 0
+    intact: int = 1 << 62
     chooser: Chooser = field(init=False)
 
     def __post_init__(self) -> None:
@@ -117,7 +125,12 @@ class Sequence:
     @property
     def generated(self) -> int:
         """How many tokens have been generated."""
-        return len(self.committed) - self.prompt_length
+        return len(self.shed) + len(self.committed) - self.prompt_length
+
+    @property
+    def position(self) -> int:
+        """The place of the next token in the whole text, which the noise goes by."""
+        return self.gone + len(self.committed)
 
     @property
     def room(self) -> int:
@@ -186,7 +199,7 @@ class Sequence:
         if self.control is not None:
             self.control.advance(choice.token)
         if choice.near_tie:
-            self.counts.near_tie_positions.append(len(self.committed))
+            self.counts.near_tie_positions.append(self.position)
         if choice.scores is not None:
             self.scores.append(choice.scores)
         self.committed.append(choice.token)
@@ -194,6 +207,22 @@ class Sequence:
         self.finish = self.ending.after(choice.token, self.generated, len(self.committed))
         if self.finish is None and self.control is not None and self.control.finished:
             self.finish = Finish("stop", self.control.finished)
+
+    def shift(self, keep: int, discard: int) -> None:
+        """Take tokens that the model is to forget out of `committed`; see `engine/context_shift`.
+
+        Args:
+            keep: how many stay in front of them, no more than the prompt has.
+            discard: how many they are; at least one token stays behind them.
+        """
+        taken = self.committed[keep : keep + discard]
+        prompt = min(discard, max(0, self.prompt_length - keep))
+        del self.committed[keep : keep + discard]
+        self.shed += taken[prompt:]
+        self.prompt_length -= prompt
+        self.gone += discard
+        self.intact = min(self.intact, keep)
+        self.sound = len(self.committed) - 1
 
     def fail(self, reason: str) -> None:
         """Go no further, for a reason in words. What is committed stands."""

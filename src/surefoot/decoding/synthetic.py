@@ -69,7 +69,7 @@ class SyntheticAcceptance:
             return False
         if draft.tokens[offset] in sequence.ending.end_of_generation:
             return False
-        chance = uniform(sequence.sampling.seed, len(sequence.committed), _NO_TOKEN)[0]
+        chance = uniform(sequence.sampling.seed, sequence.position, _NO_TOKEN)[0]
         return bool(chance < self._chances[offset])
 
 

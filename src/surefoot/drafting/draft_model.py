@@ -202,7 +202,7 @@ class DraftModel:
     def _extend(self, guess: "_Guess", logits: NDArray[np.float32]) -> bool:
         """Choose a draft's next token; False if there is none, or it is the last."""
         sequence, tokens = guess.sequence, guess.tokens
-        position = len(sequence.committed) + len(tokens)
+        position = sequence.position + len(tokens)
         try:
             chosen = self._minima.choice(sequence, logits, position, self._shared)
         except DecodeError as error:

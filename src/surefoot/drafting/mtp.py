@@ -295,7 +295,7 @@ class MtpDrafter:
     def _extend(self, guess: "_Guess", output: HeadOutput) -> None:
         """Choose a draft's next token; without one, or with one that ends it, it is complete."""
         sequence, tokens = guess.sequence, guess.tokens
-        position = len(sequence.committed) + len(tokens)
+        position = sequence.position + len(tokens)
         chosen = self._minima.choice(sequence, output.logits, position, self._shared)
         if chosen is None:
             guess.most = len(tokens)

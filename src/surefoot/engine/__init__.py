@@ -7,6 +7,7 @@ execution lives in `runtime`, the rule of decoding in `decoding`, HTTP in `serve
 from surefoot.engine.engine import Engine
 from surefoot.engine.generation import Delta, Entry, Generation, GenerationState
 from surefoot.engine.lane import Lane, LaneOpener, LaneParts
+from surefoot.engine.queue import QueueFullError, QueueSettings
 from surefoot.engine.request import Exactness, PromptTooLongError, Request
 from surefoot.engine.self_check import Agreement
 from surefoot.engine.summary import Summary
@@ -27,6 +28,8 @@ __all__ = [
     "LaneOpener",
     "LaneParts",
     "PromptTooLongError",
+    "QueueFullError",
+    "QueueSettings",
     "Request",
     "Span",
     "Summary",

@@ -1,16 +1,17 @@
-"""Admission: which waiting generations enter which slots, and when."""
+"""Admission: which waiting generations enter which slots, and when. Their order is `queue.py`'s."""
 
 import logging
 import time
-from collections import deque
 
 from surefoot.decoding import ControlError, SurefootError
 from surefoot.engine.cache import PromptCache
+from surefoot.engine.deadlines import time_is_up
 from surefoot.engine.generation import Generation, GenerationState
 from surefoot.engine.lane import Lane
 from surefoot.engine.lanes import Lanes
 from surefoot.engine.making import Maker, stream_of
 from surefoot.engine.player import Ends
+from surefoot.engine.queue import Queue
 from surefoot.engine.request import Request
 from surefoot.engine.reuse import Reuse
 from surefoot.engine.slot import Slot
@@ -25,17 +26,25 @@ class Admission:
         lanes: where the slots are.
         maker: makes their sequences.
         ends: whom to tell of generations that are over.
+        queue: where they wait.
         synthetic: whether drafts are judged by chance.
         cache: the main lane's.
 
     Attributes:
-        waiting: who waits, in the order of arrival.
+        waiting: the queue.
     """
 
     def __init__(
-        self, lanes: Lanes, maker: Maker, ends: Ends, cache: PromptCache, *, synthetic: bool
+        self,
+        lanes: Lanes,
+        maker: Maker,
+        ends: Ends,
+        queue: Queue,
+        cache: PromptCache,
+        *,
+        synthetic: bool,
     ) -> None:
-        self.waiting: deque[Generation] = deque()
+        self.waiting = queue
         self._lanes = lanes
         self._maker = maker
         self._ends = ends
@@ -48,13 +57,36 @@ class Admission:
             self.waiting.remove(generation)
             self._ends.end(generation, GenerationState.CANCELLED)
 
+    def drop_overdue(self, now: float) -> None:
+        """End those whose deadline has passed, and give up those that have waited too long."""
+        for generation in self.waiting:
+            if (finish := time_is_up(generation, now)) is not None:
+                generation.finish = finish
+                self.waiting.remove(generation)
+                self._ends.end(generation, GenerationState.FINISHED)
+        for generation in self.waiting.overdue(now):
+            self.waiting.remove(generation)
+            self.waiting.timed_out += 1
+            generation.retry_after = self.waiting.retry_after(1 + len(self.waiting))
+            waited = now - generation.submitted
+            self._ends.end(
+                generation,
+                GenerationState.FAILED,
+                error=f"the server is busy: no slot came free in {waited:.1f} s "
+                f"(--queue-timeout, queue_timeout); try again in {generation.retry_after} s",
+            )
+
     def fail_all(self, reason: str) -> None:
         """Give all of them up."""
-        while self.waiting:
-            self._ends.end(self.waiting.popleft(), GenerationState.FAILED, error=reason)
+        for generation in self.waiting:
+            self.waiting.remove(generation)
+            self._ends.end(generation, GenerationState.FAILED, error=reason)
 
     def admit(self) -> None:
-        """Put waiting generations into idle slots, a group at a time, the first come first."""
+        """Put waiting generations into idle slots, a group at a time, in the queue's order.
+
+        A group that needs more slots than are idle waits for them, and all behind it wait, too.
+        """
         blocked = {False: False, True: False}
         for generation in list(self.waiting):
             strict = generation.request.exact == "strict"

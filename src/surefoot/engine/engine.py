@@ -6,6 +6,7 @@ again.
 """
 
 import logging
+import time
 from collections.abc import Callable, Mapping
 from collections.abc import Sequence as Series
 from typing import Any
@@ -21,11 +22,14 @@ from surefoot.decoding import (
 )
 from surefoot.engine.admission import Admission
 from surefoot.engine.cache import CacheSettings, PromptCache
+from surefoot.engine.context_shift import check_shift, make_room
+from surefoot.engine.deadlines import time_is_up
 from surefoot.engine.generation import Delta, Generation, GenerationState
 from surefoot.engine.lane import Lane, LaneOpener, check_strict
 from surefoot.engine.lanes import Lanes
 from surefoot.engine.making import Maker
 from surefoot.engine.player import Player
+from surefoot.engine.queue import Queue, QueueSettings
 from surefoot.engine.request import PromptTooLongError, Request
 from surefoot.engine.self_check import Check, SelfCheck
 from surefoot.engine.slot import Slot
@@ -50,9 +54,16 @@ class Engine:
         opener: opens lanes for strict requests and for self-checks; None if there are none.
         self_check: how many of the finished answers are scored again, from 0 to 1.
         cache: what is kept of finished requests; None for what their slots still hold.
+        queue: limits of the queue; None for none.
+        clock: tells the time, in seconds.
+        context_shift: whether texts go on where their context is full, of requests that say nothing
+            about it.
 
     Attributes:
         cache: the main lane's prompt cache.
+
+    Raises:
+        InvalidParameterError: the model can't shift; the text says why.
     """
 
     def __init__(
@@ -64,13 +75,26 @@ class Engine:
         opener: LaneOpener | None = None,
         self_check: float = 0.0,
         cache: CacheSettings | None = None,
+        queue: QueueSettings | None = None,
+        clock: Callable[[], float] = time.monotonic,
+        context_shift: bool = False,
     ) -> None:
+        if context_shift:
+            check_shift("context_shift", runtime)
+        self.context_shift = context_shift
         self.runtime = runtime
         self._lanes = Lanes(runtime, drafter, max_draft, synthetic, opener)
-        self._maker = Maker(runtime)
+        self._maker = Maker(runtime, context_shift=context_shift)
+        self.queue = Queue(queue or QueueSettings(), runtime.slots)
+        self._now = clock
         self.cache = PromptCache(self.main, cache or CacheSettings())
         self._admission = Admission(
-            self._lanes, self._maker, self, self.cache, synthetic=synthetic is not None
+            self._lanes,
+            self._maker,
+            self,
+            self.queue,
+            self.cache,
+            synthetic=synthetic is not None,
         )
         self._player = Player(self, self.cache)
         if drafter is not None and max_draft > self.max_draft:
@@ -93,8 +117,8 @@ class Engine:
 
     @property
     def waiting(self) -> Series[Generation]:
-        """Who waits for a slot."""
-        return self._admission.waiting
+        """Who waits for a slot, the next one first."""
+        return self.queue
 
     @property
     def drafter(self) -> Drafter | None:
@@ -134,6 +158,11 @@ class Engine:
         return sum(lane.rounds for lane in self.lanes)
 
     @property
+    def graph_runs(self) -> int:
+        """Graph runs since the start; one for each pass, and more where widths are unequal."""
+        return sum(lane.runtime.graph_runs for lane in self.lanes)
+
+    @property
     def controls(self) -> Controls:
         """Makes controls for the model's vocabulary."""
         return self._maker.controls
@@ -165,8 +194,10 @@ class Engine:
 
         Raises:
             SurefootError: as `submit`; nothing has been queued.
+            QueueFullError: too many wait already.
         """
         generations = self.accept(requests, listeners)
+        self.check_queue(generations)
         self.enqueue(generations[0])
         return generations
 
@@ -183,7 +214,7 @@ class Engine:
         for request in requests:
             self._check(request)
         generations = [
-            Generation(request, listener)
+            Generation(request, listener, self._now())
             for request, listener in zip(requests, listeners, strict=True)
         ]
         for generation in generations:
@@ -192,7 +223,21 @@ class Engine:
 
     def enqueue(self, first: Generation) -> None:
         """Queue a generation, and the others of its group."""
-        self._admission.waiting.extend(first.group)
+        self.queue.add(first.group)
+
+    def check_queue(self, group: Series[Generation], elsewhere: int = 0) -> None:
+        """See that there is a place in the queue for a group.
+
+        Args:
+            group: the generations.
+            elsewhere: generations that wait to be queued.
+
+        Raises:
+            QueueFullError: there is none.
+        """
+        strict = group[0].request.exact == "strict"
+        busy = sum(len(lane.busy) for lane in (self._lanes.strict if strict else [self.main]))
+        self.queue.check(len(group), elsewhere, self.runtime.slots - busy)
 
     def _check(self, request: Request) -> None:
         """Raise what keeps the request from being served."""
@@ -201,6 +246,8 @@ class Engine:
         request.sampling.check_tokens(self.runtime.vocabulary_size)
         if request.exact == "strict":
             check_strict(self._lanes.opener)
+        if request.context_shift:
+            check_shift("context_shift", self.runtime)
         if request.control is not None:
             self.controls.check(request.control)
 
@@ -228,11 +275,15 @@ class Engine:
     def step(self) -> None:
         """Move all generations on: drop the cancelled, admit, one prefill chunk, one round."""
         self._drop_cancelled()
+        self._drop_overdue()
         self._admission.admit()
+        self._admission.drop_overdue(self._now())
         if not self._busy() and not self.waiting:
             self._check_answers()
             return
         for lane in self.lanes:
+            for slot in lane.busy:
+                make_room(lane, slot)
             waits = any(not slot.prefilling for slot in self._busy())
             self._player.prefill(lane, beside_rounds=waits)
             self._player.play(lane)
@@ -278,6 +329,18 @@ class Engine:
                     self.leave(lane, slot, GenerationState.CANCELLED, keep=False)
         self._admission.drop_cancelled()
 
+    def _drop_overdue(self) -> None:
+        """End those whose time is up with what they have; the next pass is without them."""
+        now = self._now()
+        for lane in self.lanes:
+            for slot in lane.busy:
+                generation, sequence = slot.running
+                if generation.first_token is None and generation.tokens:
+                    generation.first_token = now
+                if (finish := time_is_up(generation, now)) is not None:
+                    sequence.finish = finish
+                    self.leave(lane, slot, GenerationState.FINISHED)
+
     # Ends
 
     def leave(
@@ -292,13 +355,16 @@ class Engine:
         """See `Ends`."""
         generation, sequence = slot.running
         self._clock += 1
+        self.queue.served(time.perf_counter() - slot.entered)
+        if keep:
+            slot.drop_shifted()
         if lane is self.main:
             if keep:
                 self.cache.finished(slot)
             else:
                 self.cache.given_up(slot)
         if keep:
-            slot.release(self._clock, sequence.committed)
+            slot.release(self._clock, sequence.committed[: sequence.intact])
         else:
             slot.discard(self._clock)
         if lane.drafter is not None:
@@ -324,10 +390,11 @@ class Engine:
         generation.state = state
         generation.error = generation.error or error
         if generation.sequence is not None:
-            generation.finish = generation.sequence.finish
+            generation.finish = generation.finish or generation.sequence.finish
             if generation.sequence.control is not None:
                 thought = generation.sequence.control.reasoning_tokens
                 generation.summary.reasoning_tokens = thought
+        generation.summary.cause = generation.finish.cause if generation.finish else ""
         generation.summary.generated_tokens = len(generation.tokens)
         self.totals.add(state.value, generation.summary)
         generation.tell(accepted)
@@ -337,6 +404,8 @@ class Engine:
     def _check_later(self, generation: Generation, sequence: Sequence) -> None:
         request = generation.request
         if self.self_check is None or request.rule != "coupled" or not generation.tokens:
+            return
+        if sequence.gone:  # it is no straight decode of anything
             return
 
         def make(lane: Lane) -> Sequence:

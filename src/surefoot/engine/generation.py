@@ -82,16 +82,25 @@ class Generation:
         prompt_entries: the prompt's tokens with their scores, once it has been absorbed; only if
             the request wants them.
         group: generations of the same prompt that were submitted together, this one included.
+        submitted: when it was asked for, by the engine's clock.
+        first_token: when its first token was seen to be there, likewise; None while there is none.
+        retry_after: seconds after which the same request may be tried again, if it has failed only
+            because the server was busy; None else.
     """
 
-    def __init__(self, request: Request, listener: Callable[[Delta], None]) -> None:
+    def __init__(
+        self, request: Request, listener: Callable[[Delta], None], submitted: float = 0.0
+    ) -> None:
         self.id = next(_ids)
+        self.submitted = submitted
         self.request = request
         self.state = GenerationState.WAITING
         self.sequence: Sequence | None = None
         self.summary = Summary(prompt_tokens=len(request.prompt))
         self.finish: Finish | None = None
         self.error: str | None = None
+        self.first_token: float | None = None
+        self.retry_after: int | None = None
         self.cancelled = False
         self.text = ""
         self.entries: list[Entry] = []
@@ -117,7 +126,7 @@ class Generation:
         """The generated tokens, an end token included."""
         if self.sequence is None:
             return []
-        return self.sequence.committed[self.sequence.prompt_length :]
+        return self.sequence.shed + self.sequence.committed[self.sequence.prompt_length :]
 
     def tell(self, accepted: int = 0) -> None:
         """Tell the client what is new.

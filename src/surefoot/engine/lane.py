@@ -89,7 +89,8 @@ class Lane:
             Slot(memory_for(runtime, sequence_id, spare_id=runtime.slots + sequence_id))
             for sequence_id in range(runtime.slots)
         ]
-        self.round = Round(runtime, self.drafter, synthetic)
+        runs = None if self.strict else runtime.graph_runs_of
+        self.round = Round(runtime, self.drafter, synthetic, runs)
         self.rounds = 0
 
     @property

@@ -5,6 +5,7 @@ from functools import cached_property
 from surefoot.constraints import Controls
 from surefoot.decoding import NO_BREAKERS, Breakers, Control, Ending, Sequence, Transcript
 from surefoot.decoding.sampling import BreakerFinder
+from surefoot.engine.context_shift import shifts
 from surefoot.engine.generation import Entry
 from surefoot.engine.lane import Lane
 from surefoot.engine.request import Request
@@ -19,10 +20,12 @@ class Maker:
 
     Args:
         runtime: the model whose tokens they are.
+        context_shift: whether contexts are shifted of requests that say nothing about it.
     """
 
-    def __init__(self, runtime: Runtime) -> None:
+    def __init__(self, runtime: Runtime, *, context_shift: bool = False) -> None:
         self._runtime = runtime
+        self._context_shift = context_shift
 
     @cached_property
     def controls(self) -> Controls:
@@ -40,7 +43,9 @@ class Maker:
             GrammarError: the grammar is none.
         """
         control = None if request.control is None else self.controls.control(request.control)
-        return sequence_for(request, lane, slot, control, self._breakers_of(request))
+        sequence = sequence_for(request, lane, slot, control, self._breakers_of(request))
+        sequence.ending.shifts = shifts(request, default=self._context_shift)
+        return sequence
 
     def _breakers_of(self, request: Request) -> Breakers:
         """The sequence breakers of DRY; none while it is off."""

@@ -13,12 +13,13 @@ from surefoot.decoding import (
     RollbackRefusedError,
     Sequence,
     SurefootError,
-    absorb,
+    absorb_together,
 )
 from surefoot.engine.cache import PromptCache
 from surefoot.engine.generation import Generation, GenerationState
 from surefoot.engine.lane import Lane
 from surefoot.engine.making import prompt_entries
+from surefoot.engine.prefill_plan import chunk_room, shares
 from surefoot.engine.reuse import Reuse
 from surefoot.engine.slot import Slot
 
@@ -26,9 +27,6 @@ log = logging.getLogger(__name__)
 
 FAILURES_ALLOWED = 2
 """A generation whose passes fail so often in a row, with nothing committed between, is given up."""
-
-CHUNK_BESIDE_ROUNDS = 512
-"""Most prompt tokens in a pass while other generations wait for their next round."""
 
 
 class Ends(Protocol):
@@ -77,39 +75,59 @@ class Player:
     def __init__(self, ends: Ends, cache: PromptCache) -> None:
         self._ends = ends
         self._cache = cache
+        self._prefills = 0
 
     def prefill(self, lane: Lane, *, beside_rounds: bool) -> None:
-        """One chunk of the prompt that has waited longest.
+        """One pass that absorbs chunks of prompts, shared out by tokens; see `prefill_plan`.
 
         Args:
             lane: where.
             beside_rounds: whether generations, of any lane, wait for their next round meanwhile.
         """
         self._share_prompts(lane)
-        slots = [slot for slot in lane.busy if slot.prefilling and slot.leader is None]
+        runtime = lane.runtime
+        room = chunk_room(runtime.batch_size, runtime.micro_batch_size, beside_rounds=beside_rounds)
+        slots = self._next_to_prefill(lane)
         if not slots:
             return
-        slot = min(slots, key=_age)
-        generation, sequence = slot.running
-        chunk = lane.runtime.batch_size
-        if beside_rounds:
-            chunk = min(chunk, CHUNK_BESIDE_ROUNDS)
-        if sequence.score_prompt:
-            chunk = min(chunk, lane.runtime.most_outputs)
+        if slots[0].running[1].score_prompt:
+            room = min(room, runtime.most_outputs)
+        given = shares([slot.chunk(_owed(slot)) for slot in slots], room)
+        wanted = [(slot.running[1], tokens) for slot, tokens in zip(slots, given, strict=True)]
         started = time.perf_counter()
         try:
-            absorbed = absorb(lane.runtime, sequence, slot.chunk(chunk))
+            absorbed = absorb_together(runtime, wanted)
         except DecodeError as error:
-            self._recover([slot], error)
-            self._blame(lane, [slot], error)
+            self._recover(slots, error)
+            self._blame(lane, slots, error)
             return
-        generation.summary.prefill_seconds += time.perf_counter() - started
-        generation.summary.prefilled_tokens += absorbed
-        self._cache.passed(slot)
-        slot.prefilling = owes_prompt(lane, sequence)
-        if not slot.prefilling and sequence.score_prompt:
-            generation.prompt_entries = prompt_entries(sequence)
+        seconds = time.perf_counter() - started
+        for slot, tokens in zip(slots, absorbed, strict=True):
+            generation, sequence = slot.running
+            generation.summary.prefill_seconds += seconds
+            generation.summary.prefilled_tokens += tokens
+            self._cache.passed(slot)
+            slot.prefilling = owes_prompt(lane, sequence)
+            if not slot.prefilling and sequence.score_prompt and not sequence.gone:
+                generation.prompt_entries = prompt_entries(sequence)
         self._share_prompts(lane)
+
+    def _next_to_prefill(self, lane: Lane) -> list[Slot]:
+        """The slots whose prompts share the next pass; the one that has waited longest comes first.
+
+        One whose last pass failed is by itself, lest it take others along, and so is one whose
+        prompt's tokens are scored, since they take up outputs.
+        """
+        waiting = [slot for slot in lane.busy if slot.prefilling and slot.leader is None]
+        waiting.sort(key=lambda slot: (slot.prefilled, slot.running[0].id))
+        if not waiting:
+            return []
+        alone = [slot for slot in waiting if slot.failures or slot.running[1].score_prompt]
+        slots = waiting[:1] if waiting[0] in alone else [s for s in waiting if s not in alone]
+        self._prefills += 1
+        for slot in slots[: lane.runtime.batch_size]:
+            slot.prefilled = self._prefills
+        return slots[: lane.runtime.batch_size]
 
     def _share_prompts(self, lane: Lane) -> None:
         """Let slots whose leader has absorbed the prompt begin with what it holds."""
@@ -151,6 +169,7 @@ class Player:
         sequences = [slot.running[1] for slot in slots]
         before = [(len(s.committed), s.counts.accepted) for s in sequences]
         started, passes = time.perf_counter(), lane.runtime.passes
+        runs = lane.runtime.graph_runs
         try:
             lane.round.play(sequences)
             lane.rounds += 1
@@ -179,6 +198,7 @@ class Player:
             summary, counts = generation.summary, generation.summary.counts
             summary.decode_seconds += now - started
             summary.passes += lane.runtime.passes - passes
+            summary.graph_runs += lane.runtime.graph_runs - runs
             if not summary.first_token_seconds:
                 summary.first_token_seconds = now - slot.entered
             slot.failures = 0
@@ -218,5 +238,6 @@ def owes_prompt(lane: Lane, sequence: Sequence) -> bool:
     return owed > 1 and lane.runtime.widths.down(owed - 1) > 0
 
 
-def _age(slot: Slot) -> int:
-    return slot.running[0].id
+def _owed(slot: Slot) -> int:
+    """Tokens of a prompt that are to be absorbed; the last one is left for the first round."""
+    return len(slot.running[1].pending) - 1

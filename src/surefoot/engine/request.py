@@ -17,6 +17,10 @@ Exactness = Literal["fast", "strict"]
 """The two levels of the promise; see docs/exactness.md."""
 
 
+HIGHEST_PRIORITY = 100
+"""Priorities lie between this and its negative."""
+
+
 class PromptTooLongError(SurefootError):
     """The prompt leaves no room for an answer in the context."""
 
@@ -50,6 +54,14 @@ class Request:
         message_starts: positions in the prompt at which messages begin, if they are known; the
             prompt cache keeps states there.
         turn_start: where the last user's message begins; 0 if that is not known.
+        priority: who has more goes first where requests wait; see `queue.AGEING_SECONDS`.
+        queue_timeout: seconds that it waits for a slot; None leaves it to the engine.
+        deadline_seconds: seconds after which it ends with what it has; None for none.
+        max_predict_seconds: the same, from the first token on, and not within the first line.
+        context_shift: whether its text goes on where its context is full; None leaves it to the
+            engine. See `engine/context_shift.py`.
+        n_keep: so many tokens of the prompt stay then; -1 for all.
+        n_discard: so many tokens behind those are given up then; 0 for half of the rest.
 
     Raises:
         InvalidParameterError: a value is outside its range.
@@ -70,6 +82,13 @@ class Request:
     markup: frozenset[int] = frozenset()
     message_starts: tuple[int, ...] = ()
     turn_start: int = 0
+    priority: int = 0
+    queue_timeout: float | None = None
+    deadline_seconds: float | None = None
+    max_predict_seconds: float | None = None
+    context_shift: bool | None = None
+    n_keep: int = 0
+    n_discard: int = 0
 
     def __post_init__(self) -> None:
         """Check the ranges."""
@@ -81,6 +100,25 @@ class Request:
             raise InvalidParameterError("stop", "stop strings must not be empty")
         if self.max_draft is not None and self.max_draft < 0:
             raise InvalidParameterError("max_draft", "must be 0 (off) or more")
+        if not -HIGHEST_PRIORITY <= self.priority <= HIGHEST_PRIORITY:
+            raise InvalidParameterError(
+                "priority", f"must lie between {-HIGHEST_PRIORITY} and {HIGHEST_PRIORITY}"
+            )
+        if self.queue_timeout is not None and not self.queue_timeout >= 0:
+            raise InvalidParameterError("queue_timeout", "must be 0 seconds or more")
+        for name in ("deadline_seconds", "max_predict_seconds"):
+            limit = getattr(self, name)
+            if limit is not None and not limit > 0:
+                raise InvalidParameterError(name, "must be more than 0 seconds")
+        if self.n_keep < -1:
+            raise InvalidParameterError("n_keep", "must be -1 (the whole prompt) or more")
+        if self.n_discard < 0:
+            raise InvalidParameterError("n_discard", "must be 0 (half of what is not kept) or more")
+        if self.context_shift and self.exact == "strict":
+            raise InvalidParameterError(
+                "context_shift",
+                "can't be used where exact is strict: the text would hang on where it was shifted",
+            )
         if self.rule == "rejection" and self.sampling.mirostat:
             raise InvalidParameterError(
                 "verify", "rejection can't be used with mirostat, which steers by single choices"

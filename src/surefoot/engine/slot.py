@@ -15,6 +15,7 @@ class Slot:
         memory: the slot's memory in the model.
         generation: who runs here; None if the slot is idle.
         prefilling: whether the memory still has to absorb the prompt.
+        prefilled: the number of the last prefill pass for it; 0 for none yet.
         entered: when the generation came in, by time.perf_counter.
         failures: failed passes since the generation last committed a token.
         last_used: the engine's clock when the slot was last given back.
@@ -27,6 +28,7 @@ class Slot:
         self.memory = memory
         self.generation: Generation | None = None
         self.prefilling = False
+        self.prefilled = 0
         self.entered = 0.0
         self.failures = 0
         self.last_used = 0
@@ -44,9 +46,23 @@ class Slot:
 
     @property
     def held(self) -> list[int]:
-        """The tokens that the memory holds."""
-        tokens = self._history if self.generation is None else self.running[1].committed
-        return tokens[: self.memory.length]
+        """The tokens that the memory holds; none where it was shifted, since it holds no text's
+        state then."""
+        if self.generation is None:
+            return self._history[: self.memory.length]
+        sequence = self.running[1]
+        if self.memory.length > sequence.intact:
+            return []
+        return sequence.committed[: self.memory.length]
+
+    def drop_shifted(self) -> None:
+        """Take the memory back to before the first gap, if its text was shifted."""
+        sequence = self.running[1]
+        if self.memory.length > sequence.intact:
+            try:
+                self.memory.settle(sequence.intact)
+            except RollbackRefusedError:
+                self.memory.clear()
 
     def chunk(self, most: int) -> int:
         """How many tokens to absorb next, so that a pass ends at the next stop."""
@@ -70,6 +86,7 @@ class Slot:
         """Give the slot back; the memory stays, for who comes next with the same history."""
         self.generation = None
         self.prefilling = False
+        self.prefilled = 0
         self.leader = None
         self.stops = []
         self.last_used = clock

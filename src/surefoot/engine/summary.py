@@ -18,13 +18,16 @@ class Summary:
         prefilled_tokens: tokens absorbed in prefill passes.
         passes: forward passes of the rounds that the generation took part in, as counted by the
             runtime; prefill passes are not among them.
-        prefill_seconds: time that those passes took.
+        graph_runs: graph runs of the passes of those rounds.
+        prefill_seconds: time that those passes took, for whomever else they were.
         decode_seconds: time of the rounds that the generation took part in.
         first_token_seconds: from entering a slot to the end of the first round.
         rollback_bytes: bytes of state copied to undo drafts. Cutting and forking re-point cells
             and copy none; ways of roll-back that do copy add to it.
+        context_shifts: times that the context was full and its middle given up.
         recoveries: times that the memory was lost to a failed pass and absorbed again.
         reasoning_tokens: generated tokens inside the reasoning.
+        cause: why it finished, in words; empty if it did not.
         exact: "strict" or "fast"; see `Request`.
         synthetic: whether drafts were accepted by chance, so that the text is not the model's.
         counts: what the rounds did.
@@ -36,12 +39,15 @@ class Summary:
     generated_tokens: int = 0
     prefilled_tokens: int = 0
     passes: int = 0
+    graph_runs: int = 0
     prefill_seconds: float = 0.0
     decode_seconds: float = 0.0
     first_token_seconds: float = 0.0
     rollback_bytes: int = 0
+    context_shifts: int = 0
     recoveries: int = 0
     reasoning_tokens: int = 0
+    cause: str = ""
     exact: str = "fast"
     synthetic: bool = False
     counts: Counts = field(default_factory=Counts)

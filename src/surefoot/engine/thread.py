@@ -66,6 +66,7 @@ class EngineThread:
 
         Raises:
             SurefootError: as `submit`; nothing has been queued.
+            QueueFullError: too many wait already.
         """
         generations: list[Generation] = []
 
@@ -84,6 +85,8 @@ class EngineThread:
         with self._wake:
             if self._stopping:
                 raise EngineStoppedError("the server is shutting down")
+            elsewhere = sum(len(first.group) for first in self._arrived)
+            self.engine.check_queue(generations, elsewhere)
             self._arrived.append(generations[0])
             self._wake.notify()
         return generations
@@ -119,7 +122,7 @@ class EngineThread:
             while not self._stopping and not self._arrived and self.engine.idle:
                 self._wake.wait()
             arrived, self._arrived = self._arrived, []
-            stopping = self._stopping
-        for generation in arrived:
-            self.engine.enqueue(generation)
-        return not stopping
+            # Under the lock, so that nobody who asks how many wait misses them.
+            for generation in arrived:
+                self.engine.enqueue(generation)
+            return not self._stopping

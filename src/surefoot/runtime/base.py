@@ -1,6 +1,6 @@
 """The `Runtime` protocol: a decoding target together with its tokenizer and what it is."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -145,6 +145,10 @@ class Runtime(Target, Protocol):
         """Most tokens in one forward pass."""
 
     @property
+    def micro_batch_size(self) -> int:
+        """Most tokens in one graph run."""
+
+    @property
     def most_outputs(self) -> int:
         """Most tokens with logits in one forward pass."""
 
@@ -155,6 +159,33 @@ class Runtime(Target, Protocol):
     @property
     def graph_runs(self) -> int:
         """Graph runs so far; a pass over sequences of unequal width may need several."""
+
+    def graph_runs_of(self, widths: Mapping[int, int]) -> int:
+        """How many graph runs a pass would take.
+
+        Args:
+            widths: tokens of each sequence in it, by sequence id; at least one sequence.
+        """
+
+    @property
+    def shift_refusal(self) -> str:
+        """Why tokens can't be taken out of the middle of a sequence, in words; empty if they can.
+
+        Found out by trying it, where nothing else speaks against it.
+        """
+
+    def shift(self, sequence: int, keep: int, discard: int) -> bool:
+        """Forget tokens in the middle of a sequence, and move those behind down to their positions.
+
+        Args:
+            sequence: its id; `shift_refusal` is empty.
+            keep: how many tokens stay in front of them.
+            discard: how many are forgotten.
+
+        Returns:
+            False, and nothing changed, if the sequence shares cells with another one, whose
+            positions would move, too.
+        """
 
     def sibling(self, widths: Widths | None = None) -> "Runtime":
         """Another runtime with the same weights, and memory of its own for one live sequence.

@@ -9,7 +9,7 @@ from functools import partial
 
 from surefoot.decoding import SurefootError
 from surefoot.engine import Delta, EngineThread, Generation, GenerationState, Summary
-from surefoot.server.errors import ApiError, unavailable
+from surefoot.server.errors import ApiError, overloaded, unavailable
 from surefoot.server.order import Order
 from surefoot.server.report import total
 
@@ -41,6 +41,7 @@ class Answer:
     Raises:
         PromptTooLongError: a prompt leaves no room for an answer; nothing was submitted.
         EngineStoppedError: the server is shutting down.
+        QueueFullError: too many wait; none of its generations does.
     """
 
     def __init__(self, engine: EngineThread, order: Order) -> None:
@@ -88,6 +89,8 @@ class Answer:
     def _failure(self, generation: Generation) -> ApiError:
         if self._engine.stopping:
             return unavailable()
+        if generation.retry_after is not None:
+            return overloaded(503, str(generation.error), generation.retry_after)
         return ApiError(500, generation.error or "the generation failed")
 
     async def finished(self) -> None:

@@ -121,4 +121,4 @@ def _handle_errors(app: FastAPI) -> None:
 
 
 def _response(error: ApiError, headers: Mapping[str, str] | None = None) -> Response:
-    return JsonResponse(error.body, error.status, headers)
+    return JsonResponse(error.body, error.status, headers or error.headers)

@@ -4,11 +4,12 @@ from typing import Any
 
 from surefoot.chat import ChatTemplateError
 from surefoot.decoding import InvalidParameterError, SurefootError
-from surefoot.engine import EngineStoppedError, PromptTooLongError
+from surefoot.engine import EngineStoppedError, PromptTooLongError, QueueFullError
 from surefoot.runtime.base import TokenizerMissingError
 
 INVALID = "invalid_request_error"
 FAILED = "server_error"
+LIMITED = "rate_limit_error"
 UNAVAILABLE = "unavailable_error"
 
 
@@ -21,6 +22,7 @@ class ApiError(Exception):
         kind: OpenAI's `type`; follows from the status if left out.
         param: the request field at fault.
         code: a word for programs.
+        retry_after: seconds after which the same request may be tried again.
     """
 
     def __init__(
@@ -31,6 +33,7 @@ class ApiError(Exception):
         kind: str | None = None,
         param: str | None = None,
         code: str | None = None,
+        retry_after: int | None = None,
     ) -> None:
         super().__init__(message)
         self.status = status
@@ -38,6 +41,12 @@ class ApiError(Exception):
         self.kind = kind or (INVALID if status < 500 else FAILED)
         self.param = param
         self.code = code
+        self.retry_after = retry_after
+
+    @property
+    def headers(self) -> dict[str, str]:
+        """The answer's headers."""
+        return {} if self.retry_after is None else {"Retry-After": str(self.retry_after)}
 
     @property
     def body(self) -> dict[str, Any]:
@@ -54,6 +63,14 @@ class ApiError(Exception):
 def invalid(param: str, problem: str, code: str | None = None) -> ApiError:
     """A 400 for one field."""
     return ApiError(400, f"{param}: {problem}", param=param, code=code)
+
+
+def overloaded(status: int, message: str, retry_after: int) -> ApiError:
+    """A 429 (the queue is full) or a 503 (a request has waited too long)."""
+    kind, code = UNAVAILABLE, "queue_timeout"
+    if status == 429:
+        kind, code = LIMITED, "queue_full"
+    return ApiError(status, message, kind=kind, code=code, retry_after=retry_after)
 
 
 def unavailable() -> ApiError:
@@ -78,6 +95,8 @@ def api_error(error: SurefootError) -> ApiError:
             return ApiError(400, message, param="messages", code="chat_template_error")
         case TokenizerMissingError():
             return ApiError(400, message, code="no_tokenizer")
+        case QueueFullError():
+            return overloaded(429, message, error.retry_after)
         case EngineStoppedError():
             return unavailable()
         case _:

@@ -32,14 +32,12 @@ NEUTRAL: dict[str, tuple[Any, ...]] = {
     "logprobs": (False,),
     "lora": ([],),
     "modalities": (["text"],),
-    "n_discard": (0,),
     "n_indent": (0,),
     "parse_tool_calls": (True,),
     "prompt_logprobs": (),
     "reasoning": (),
     "skip_special_tokens": (True,),
     "suffix": ("",),
-    "t_max_predict_ms": (0, -1),
     "thinking": ({"type": "disabled"},),
     "tool_choice": ("none", "auto"),
     "tools": ([],),
@@ -52,7 +50,7 @@ NEUTRAL: dict[str, tuple[Any, ...]] = {
 """Fields that would change the answer and are not supported yet, with the values that change
 nothing; null never does."""
 
-OFF_BELOW_ZERO = frozenset({"adaptive_target", "t_max_predict_ms"})
+OFF_BELOW_ZERO = frozenset({"adaptive_target"})
 """Those that are off at any number below 0."""
 
 HARMLESS = frozenset(

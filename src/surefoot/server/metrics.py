@@ -40,6 +40,9 @@ class EngineCollector(Collector):
             ("recoveries", "Memories absorbed again after a failure", totals.recoveries),
             ("rounds", "Rounds played", engine.rounds),
             ("passes", "Forward passes", sum(lane.runtime.passes for lane in engine.lanes)),
+            ("graph_runs", "Graph runs of those passes", engine.graph_runs),
+            ("queue_refused", "Requests that found the queue full", engine.queue.refused),
+            ("queue_timeouts", "Requests that waited too long", engine.queue.timed_out),
         ):
             yield CounterMetricFamily(f"surefoot_{name}", text, value=value)
         yield from _cache(engine.cache.describe())

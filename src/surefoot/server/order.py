@@ -114,7 +114,15 @@ def order(
         markup=markup,
         message_starts=starts.positions,
         turn_start=starts.turn,
+        context_shift=body.context_shift,
+        n_keep=body.n_keep or 0,
+        n_discard=body.n_discard or 0,
+        priority=body.priority or 0,
+        queue_timeout=body.queue_timeout,
+        deadline_seconds=body.deadline_seconds,
+        max_predict_seconds=_seconds(body.t_max_predict_ms),
     )
+    warnings += _shift_warnings(service, first)
     groups = [
         [
             replace(
@@ -204,9 +212,25 @@ def _max_tokens(service: Service, body: GenerationBody) -> int | None:
     return min((limit for limit in body.limits.values() if limit != -1), default=default)
 
 
+def _shift_warnings(service: Service, request: Request) -> list[str]:
+    """Warnings about wishes for a full context that have no effect."""
+    on = service.engine.engine.context_shift
+    on = on if request.context_shift is None else request.context_shift
+    if not on and (request.n_keep or request.n_discard):
+        return ["n_keep, n_discard: without effect, since context_shift is off"]
+    if request.context_shift and request.max_tokens is None:
+        return ["context_shift: without effect, since there is no limit on the tokens (max_tokens)"]
+    return []
+
+
 def _stops(body: GenerationBody) -> tuple[str, ...]:
     if len(body.stops) > MAX_STOPS:
         raise invalid("stop", f"at most {MAX_STOPS} stop strings, and there are {len(body.stops)}")
     if any(len(stop) > LONGEST_STOP for stop in body.stops):
         raise invalid("stop", f"a stop string has at most {LONGEST_STOP} characters")
     return body.stops
+
+
+def _seconds(milliseconds: int | None) -> float | None:
+    """A time limit of llama-server's; 0 or less is none."""
+    return milliseconds / 1000 if milliseconds and milliseconds > 0 else None

@@ -26,9 +26,11 @@ def total(summaries: Sequence[Summary], leading: Sequence[Summary] | None = None
         generated_tokens=sum(s.generated_tokens for s in summaries),
         prefilled_tokens=sum(s.prefilled_tokens for s in summaries),
         passes=sum(s.passes for s in summaries),
+        graph_runs=sum(s.graph_runs for s in summaries),
         prefill_seconds=sum(s.prefill_seconds for s in summaries),
         decode_seconds=sum(s.decode_seconds for s in summaries),
         rollback_bytes=sum(s.rollback_bytes for s in summaries),
+        context_shifts=sum(s.context_shifts for s in summaries),
         recoveries=sum(s.recoveries for s in summaries),
         counts=Counts(
             rounds=sum(c.rounds for c in counts),
@@ -42,6 +44,7 @@ def total(summaries: Sequence[Summary], leading: Sequence[Summary] | None = None
             near_tie_positions=[at for c in counts for at in c.near_tie_positions],
         ),
         reasoning_tokens=sum(s.reasoning_tokens for s in summaries),
+        cause="; ".join(dict.fromkeys(s.cause for s in summaries if s.cause)),
         exact=summaries[0].exact,
         synthetic=any(s.synthetic for s in summaries),
     )
@@ -158,10 +161,13 @@ class Report:
             "cached_tokens": summary.cached_tokens,
             **self.reuse,
             **self.speculation,
+            "finish_cause": summary.cause,
             "rounds": counts.rounds,
             "passes": summary.passes,
+            "graph_runs": summary.graph_runs,
             "rollbacks": counts.rollbacks,
             "recoveries": summary.recoveries,
+            "context_shifts": summary.context_shifts,
             "near_ties": counts.near_ties,
             "warnings": self.warnings,
         }

@@ -256,6 +256,27 @@ class GenerationBody(BaseModel):
         ),
     ] = Field(None, description="False turns speculation off for this request.")
     cache_prompt: bool | None = Field(None, description="True is what always holds.")
+    priority: int | None = Field(
+        None, ge=-100, le=100, description="Who has more goes first where requests wait."
+    )
+    queue_timeout: float | None = Field(
+        None, ge=0, allow_inf_nan=False, description="Seconds to wait for a slot, at most."
+    )
+    deadline_seconds: float | None = Field(
+        None, gt=0, allow_inf_nan=False, description="After so long it ends with what it has."
+    )
+    context_shift: bool | None = Field(
+        None, description="Go on where the context is full, and forget the middle of the text."
+    )
+    n_keep: int | None = Field(
+        None, ge=-1, description="Tokens of the prompt that stay then; -1: all."
+    )
+    n_discard: int | None = Field(
+        None, ge=0, description="Tokens that are forgotten then; 0: half of the others."
+    )
+    t_max_predict_ms: int | None = Field(
+        None, description="The same from the first token on, behind a line; 0 or less: no limit."
+    )
 
     @model_validator(mode="before")
     @classmethod

@@ -84,6 +84,8 @@ llama_get_logits_ith: Callable[[int, int], Any] = _library.llama_get_logits_ith
 llama_memory_clear: Callable[[int, bool], None] = _library.llama_memory_clear
 llama_memory_seq_rm: Callable[[int, int, int, int], bool] = _library.llama_memory_seq_rm
 llama_memory_seq_cp: Callable[[int, int, int, int, int], None] = _library.llama_memory_seq_cp
+llama_memory_seq_add: Callable[[int, int, int, int, int], None] = _library.llama_memory_seq_add
+llama_memory_can_shift: Callable[[int], bool] = _library.llama_memory_can_shift
 llama_memory_seq_pos_min: Callable[[int, int], int] = _library.llama_memory_seq_pos_min
 llama_memory_seq_pos_max: Callable[[int, int], int] = _library.llama_memory_seq_pos_max
 

@@ -32,10 +32,10 @@ from surefoot.runtime.libllama.memory import SequenceMemory
 from surefoot.runtime.libllama.model import Model, model_parameters
 from surefoot.runtime.libllama.model_file import check_model_file
 from surefoot.runtime.libllama.passes import Limits, Passes
-from surefoot.runtime.libllama.pieces import Cutting
 from surefoot.runtime.libllama.runtime import LibllamaRuntime
 from surefoot.runtime.libllama.states import States
 from surefoot.runtime.libllama.tokenizer import LibllamaTokenizer
+from surefoot.runtime.pieces import Cutting
 
 
 class NoHeadError(SurefootError):

@@ -12,9 +12,9 @@ from surefoot.runtime.libllama.context import ContextPlan, context_parameters, o
 from surefoot.runtime.libllama.memory import SequenceMemory
 from surefoot.runtime.libllama.model import Model
 from surefoot.runtime.libllama.passes import Limits, Passes
-from surefoot.runtime.libllama.pieces import Cutting
 from surefoot.runtime.libllama.settings import SHORTEST_CONTEXT, LoadSettings
 from surefoot.runtime.libllama.states import States
+from surefoot.runtime.pieces import Cutting
 
 MOST_CHECKPOINTS = 32
 """So many forks are kept at most: with more, the search for the best one begins to take time, and

@@ -35,6 +35,7 @@ class SequenceMemory:
         self._window = window
         self._reach: dict[int, int] = {}
         self._owing: set[int] = set()
+        self._sharing: dict[int, set[int]] = {}
         self.rollback: Rollback | None = None
 
     def length(self, sequence: int) -> int:
@@ -77,6 +78,8 @@ class SequenceMemory:
         self._reach.pop(source, None)
         self._reach.pop(copy, None)
         binding.llama_memory_seq_cp(self._handle, source, copy, start, end)
+        together = self._sharing.get(source, {source}) | self._sharing.get(copy, {copy})
+        self._sharing.update(dict.fromkeys(together, together))
 
     def cut(self, sequence: int, length: int) -> bool:
         """Forget all but the first `length` tokens; False, and nothing changed, if it can't.
@@ -116,9 +119,25 @@ class SequenceMemory:
         self._check_ids(sequence)
         return sequence not in self._owing
 
+    def shift(self, sequence: int, keep: int, discard: int) -> bool:
+        """Forget tokens in the middle, and move those behind down; see `Runtime.shift`.
+
+        libllama moves cells, whosesoever they are. So it is refused for a sequence that has shared
+        cells with another one, unless that has been dropped since.
+        """
+        self._check_ids(sequence)
+        end = keep + discard
+        if len(self._sharing.get(sequence, ())) > 1:
+            return False
+        if not binding.llama_memory_seq_rm(self._handle, sequence, keep, end):
+            return False
+        binding.llama_memory_seq_add(self._handle, sequence, end, _ALL, -discard)
+        return True
+
     def drop(self, sequence: int) -> None:
         """Forget a sequence altogether."""
         self._check_ids(sequence)
+        self._sharing.pop(sequence, set()).discard(sequence)
         binding.llama_memory_seq_rm(self._handle, sequence, _ALL, _ALL)
         self._reach.pop(sequence, None)
         self._owing.discard(sequence)

@@ -17,7 +17,7 @@ from surefoot.decoding import DecodeError, Feed, Rows, Widths
 from surefoot.runtime.libllama import binding
 from surefoot.runtime.libllama.batch import Batch
 from surefoot.runtime.libllama.memory import SequenceMemory
-from surefoot.runtime.libllama.pieces import Cutting
+from surefoot.runtime.pieces import Cutting
 
 _FAILURES = {
     1: "the context has no free cells left for it",

@@ -1,6 +1,6 @@
 """A model that libllama runs, as the rest of surefoot sees it."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from collections.abc import Sequence as Series
 from dataclasses import replace
 from functools import cached_property
@@ -29,12 +29,13 @@ from surefoot.runtime.libllama.memory import SequenceMemory
 from surefoot.runtime.libllama.model import Model
 from surefoot.runtime.libllama.need import check_memory
 from surefoot.runtime.libllama.passes import Limits, Passes
-from surefoot.runtime.libllama.pieces import Cutting
 from surefoot.runtime.libllama.probe import probe_rollback
 from surefoot.runtime.libllama.settings import LoadSettings
+from surefoot.runtime.libllama.shift import probe_shift
 from surefoot.runtime.libllama.states import States
 from surefoot.runtime.libllama.tokenizer import LibllamaTokenizer
 from surefoot.runtime.libllama.width_report import WidthReport
+from surefoot.runtime.pieces import Cutting
 
 
 class LibllamaRuntime:
@@ -55,6 +56,8 @@ class LibllamaRuntime:
         settings: how they were loaded.
         head_problem: why the model's own multi-token-prediction heads can't be used, in words;
             None if they can.
+        shift_refusal: why tokens can't be taken out of the middle of a sequence, in words; empty if
+            they can.
 
     Raises:
         DecodeError: the model can't run a few tokens. Nothing has been freed then.
@@ -96,6 +99,7 @@ class LibllamaRuntime:
             snapshots=snapshots,
         )
         self._limits = limits
+        self._cutting = cutting
         self._memory = SequenceMemory(
             binding.llama_get_memory(context) or 0,
             sequences=limits.sequences,
@@ -106,6 +110,9 @@ class LibllamaRuntime:
         self._passes = Passes(context, self._memory, cutting, limits)
         self._states = States(context, self._memory)
         self._memory.rollback = probe_rollback(self, spare=slots, snapshots=snapshots)
+        self.shift_refusal = probe_shift(
+            self, self._memory, binding.llama_get_memory(context) or 0, model.window
+        )
         self._passes.limits = replace(limits, widths=widths)
         self._passes.count = self._passes.graph_runs = 0
 
@@ -189,6 +196,11 @@ class LibllamaRuntime:
         return self._limits.tokens
 
     @property
+    def micro_batch_size(self) -> int:
+        """Most tokens in one graph run."""
+        return self._cutting.most
+
+    @property
     def most_outputs(self) -> int:
         """Most tokens with logits in one forward pass."""
         return self._limits.outputs
@@ -207,6 +219,10 @@ class LibllamaRuntime:
     def graph_runs(self) -> int:
         """Graph runs so far, by libllama's rules for cutting a pass; see `pieces`."""
         return self._passes.graph_runs
+
+    def graph_runs_of(self, widths: Mapping[int, int]) -> int:
+        """How many graph runs a pass of such widths would take; see `pieces`."""
+        return self._cutting.runs(dict(sorted(widths.items())))
 
     def decode(self, feeds: Series[Feed]) -> list[NDArray[np.float32]]:
         """Run one forward pass; see `Target.decode`.
@@ -272,6 +288,15 @@ class LibllamaRuntime:
         """
         self._check_open()
         return self._memory.cut(sequence, length)
+
+    def shift(self, sequence: int, keep: int, discard: int) -> bool:
+        """Forget tokens in the middle of a sequence; see `Runtime.shift`.
+
+        Raises:
+            RuntimeClosedError: the model has been closed.
+        """
+        self._check_open()
+        return self._memory.shift(sequence, keep, discard)
 
     def drop(self, sequence: int) -> None:
         """Forget the sequence altogether.

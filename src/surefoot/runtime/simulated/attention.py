@@ -125,6 +125,23 @@ class AttentionMemory:
         self._addresses.take()
         return True
 
+    def shift(self, sequence: int, keep: int, discard: int) -> bool:
+        """Remove cells in the middle, and move those behind; not if others share any of them."""
+        strip = self._strips.setdefault(sequence, Strip())
+        moved = range(keep + discard, strip.end)
+        if any(cell.owners > 1 for at in moved for cell in strip.cells.get(at, ())):
+            return False
+        for position in range(keep, keep + discard):
+            strip.remove(position)
+        cells = [cell for at in moved for cell in strip.cells.get(at, ())]
+        for position in moved:
+            strip.remove(position)
+        strip.end = keep
+        for cell in cells:
+            position = cell.position - discard
+            strip.add(Cell(cell.address, position, cell.token, hash((cell.token, position))))
+        return True
+
     def drop(self, sequence: int) -> None:
         """Remove all cells."""
         if (strip := self._strips.pop(sequence, None)) is not None:

@@ -2,7 +2,7 @@
 
 import json
 import time
-from collections.abc import Callable, Hashable, Iterable
+from collections.abc import Callable, Hashable, Iterable, Mapping
 from collections.abc import Sequence as Series
 from typing import Any
 
@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from surefoot.decoding import DecodeError, Feed, Rollback, Widths
 from surefoot.runtime.base import ModelInfo, StateError
+from surefoot.runtime.pieces import Cutting
 from surefoot.runtime.simulated.attention import AttentionMemory
 from surefoot.runtime.simulated.faults import FaultPlan, fault_plan
 from surefoot.runtime.simulated.language import Language
@@ -45,6 +46,7 @@ class SimulatedRuntime:
         cells: attention cells in all; None for as many as are wanted.
         context_length: tokens of context for each live sequence.
         batch_size: most tokens in one pass.
+        micro_batch_size: most tokens in one graph run; None for as many as in a pass.
         snapshots: how many tokens of the last pass recurrent or hybrid memory can be cut by.
         can_fork: whether memory can be forked.
         window: how far windowed attention sees, in tokens.
@@ -73,6 +75,7 @@ class SimulatedRuntime:
         cells: int | None = None,
         context_length: int = 4096,
         batch_size: int = 512,
+        micro_batch_size: int | None = None,
         snapshots: int = 0,
         can_fork: bool = True,
         window: int = 16,
@@ -94,6 +97,7 @@ class SimulatedRuntime:
         self._cells = cells
         self.context_length = context_length
         self.batch_size = batch_size
+        self.micro_batch_size = min(micro_batch_size or batch_size, batch_size)
         self.most_outputs = batch_size
         self.passes = 0
         self.graph_runs = 0
@@ -109,6 +113,12 @@ class SimulatedRuntime:
         self.identity = f"simulated {memory}, {vocabulary_size} tokens, seed {seed}"
         self._seed = seed
         self._snapshots = snapshots if self._recurs else 0
+        self._cutting = Cutting(
+            most=self.micro_batch_size,
+            recurrent=self._recurs,
+            consecutive=memory == "recurrent",
+            snapshots=self._snapshots,
+        )
         self._can_fork = can_fork
         self._memory = _memory(memory, self._snapshots, window, window_reserve)
         self._language = Language(seed, self.tokenizer, end_rate)
@@ -129,6 +139,7 @@ class SimulatedRuntime:
             "seed": seed,
             "context_length": context_length,
             "batch_size": batch_size,
+            "micro_batch_size": micro_batch_size,
             "snapshots": snapshots,
             "can_fork": can_fork,
             "window": window,
@@ -209,7 +220,7 @@ class SimulatedRuntime:
         if self._fails(number):
             self._fail(feeds, number)
         self.passes += 1
-        self.graph_runs += len({len(feed.tokens) for feed in feeds}) if self._recurs else 1
+        self.graph_runs += self.graph_runs_of({f.sequence: len(f.tokens) for f in feeds})
         self._rows = np.empty(
             (sum(feed.outputs for feed in feeds), self.vocabulary_size), dtype=np.float32
         )
@@ -223,6 +234,10 @@ class SimulatedRuntime:
             start = end
         return logits
 
+    def graph_runs_of(self, widths: Mapping[int, int]) -> int:
+        """How many graph runs a pass takes, by libllama's rules; see `Cutting`."""
+        return self._cutting.runs(dict(sorted(widths.items())))
+
     def fork(self, source: int, copy: int, start: int, end: int) -> None:
         """Share a range of cells and the recurrent state; see `Target.fork`."""
         self._check_ids(source, copy)
@@ -235,6 +250,20 @@ class SimulatedRuntime:
         self._check_ids(sequence)
         number, self._cuts = self._cuts, self._cuts + 1
         return not self._refuses(number) and self._memory.cut(sequence, length)
+
+    @property
+    def shift_refusal(self) -> str:
+        """Why tokens can't be taken out of the middle of a sequence."""
+        return "" if self._kind == "attention" else f"its memory is {self._kind}"
+
+    def shift(self, sequence: int, keep: int, discard: int) -> bool:
+        """Forget tokens in the middle; the rest then is as in a straight decode without them."""
+        self._check_ids(sequence)
+        if not isinstance(self._memory, AttentionMemory) or self.shift_refusal:
+            raise MisuseError("this memory can't be shifted")
+        if not 0 <= keep <= keep + discard <= self._memory.length(sequence):
+            raise MisuseError(f"there are no {discard} tokens behind {keep} in {sequence}")
+        return self._memory.shift(sequence, keep, discard)
 
     def drop(self, sequence: int) -> None:
         """Forget a sequence."""
