@@ -24,6 +24,7 @@ def test_other_commands_have_no_cache() -> None:
     ("arguments", "complaint"),
     [
         (["--cache-ram", "lots"], "'lots' is no size; write one like 512M or 2G"),
+        (["--cache-ram", "8192"], "8192 is too small for a state; 8192M are MiB"),
         (["--cache-disk", "1G"], "--cache-folder"),
         (["--checkpoint-every", "2"], "--checkpoint-every"),
     ],

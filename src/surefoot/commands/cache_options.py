@@ -52,9 +52,12 @@ def add_cache_arguments(parser: argparse.ArgumentParser) -> None:
 
 def _size(text: str) -> int:
     try:
-        return bytes_of(text)
+        size = bytes_of(text)
     except ValueError as error:
         raise argparse.ArgumentTypeError(str(error)) from None
+    if 0 < size < 1 << 20:  # llama-server's --cache-ram counts in MiB
+        raise argparse.ArgumentTypeError(f"{text} is too small for a state; {text}M are MiB")
+    return size
 
 
 def cache_settings(options: argparse.Namespace) -> CacheSettings:

@@ -7,7 +7,7 @@ import argparse
 
 ANYWAY: dict[tuple[str, ...], str] = {
     ("-cb", "--cont-batching"): "requests share passes in any case",
-    ("--cache-prompt",): "slots keep their memory for the next turn in any case",
+    ("--cache-prompt",): "what was absorbed is kept for the next turn in any case",
     ("--jinja",): "chat templates are Jinja2 in any case",
     ("--metrics",): "there is GET /metrics in any case",
     ("--no-context-shift",): "a text ends with its context unless --context-shift is given",
@@ -23,9 +23,7 @@ _DOWNLOAD = "surefoot downloads nothing; name a file that is there with -m"
 _DRAFT_DOWNLOAD = "surefoot downloads nothing; name a file that is there with -md"
 _LOG = "-v logs what is done, -vv libllama's log, too"
 _UNIFIED = "each slot has its share of -c for itself"
-_CHECKPOINTS = (
-    "drafts are undone by cutting and forking, and slots keep their memory; see --snapshots"
-)
+_CHECKPOINTS = "--cache-device has room for them, and --checkpoint-every sets their distance"
 _MEDIA = "surefoot reads text alone"
 _PROXY = "a proxy in front of surefoot, such as nginx, can do that"
 _PAGE = "there is no web page to chat in"
@@ -53,13 +51,14 @@ INSTEAD: dict[tuple[str, ...], str] = {
     ("--version",): "surefoot --version tells it",
     ("-kvu", "--kv-unified", "-no-kvu", "--no-kv-unified", "--kv-unified-per-slot"): _UNIFIED,
     ("-ctxcp", "--ctx-checkpoints", "--swa-checkpoints"): _CHECKPOINTS,
-    ("-cms", "--checkpoint-min-step", "-cram", "--cache-ram"): _CHECKPOINTS,
+    ("-cms", "--checkpoint-min-step"): _CHECKPOINTS,
+    ("-cram",): "--cache-ram does that, with a unit, such as 8G",
     ("-ctkd", "--cache-type-k-draft", "--spec-draft-type-k"): "a draft model's keys are f16",
     ("-ctvd", "--cache-type-v-draft", "--spec-draft-type-v"): "a draft model's values are f16",
     ("-tbd", "--threads-batch-draft", "--spec-draft-threads-batch"): "-td counts for both",
     ("-mm", "--mmproj", "-mmu", "--mmproj-url", "--media-path"): _MEDIA,
     ("-nocb", "--no-cont-batching"): "-np 1 serves one request at a time",
-    ("--no-cache-prompt",): "slots keep their memory in any case; no text depends on it",
+    ("--no-cache-prompt",): "--cache-device 0 --cache-ram 0 keeps no more than what slots hold",
     ("--no-jinja",): "chat templates are Jinja2; --chat-template-file names another one",
     ("--chat-template-kwargs",): "requests carry them, as chat_template_kwargs",
     ("-rea", "--reasoning"): "--reasoning-budget 0 ends it at once, and requests may carry "
