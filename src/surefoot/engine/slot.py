@@ -92,6 +92,10 @@ class Slot:
         self.last_used = clock
         self._history = history
 
+    def adopt(self, history: list[int]) -> None:
+        """Take note that an idle slot's memory holds a text now that no request of it left."""
+        self._history = history
+
     def discard(self, clock: int) -> None:
         """Give the slot back and forget what its memory holds: it was cancelled or has failed."""
         self.release(clock, history=[])

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 from surefoot.decoding import MAX_PENDING, SurefootError
 from surefoot.drafting.keeping import keepers_in
 from surefoot.engine.cache.settings import CacheSettings
+from surefoot.engine.cache.slot_file import State
 from surefoot.engine.cache.stops import stops_for
 from surefoot.engine.cache.store import Entry
 from surefoot.engine.cache.tiers import Parts, Tiers
@@ -246,6 +247,56 @@ class PromptCache:
         slot.checkpoint = slot.memory.length
         if len(text) and not self._tiers.held(text, owner):
             self._tiers.keep(slot.memory.id, sequence, text, owner)
+
+    # Slots and files
+
+    def states_of(self, slot: Slot) -> list[State]:
+        """What a slot holds, and kept states of beginnings of its text, the longest first."""
+        text = as_tokens(slot.held)
+        found = {len(held): parts for held, parts in self._own_state(slot)}
+        for origin, store in self._tiers.stores.items():
+            for shared, entry in store.matches(text):
+                if shared == len(entry.tokens) and shared not in found:
+                    parts = (
+                        self._tiers.saved(entry.payload, entry.payload)
+                        if origin == "device"
+                        else self._read(entry, origin)
+                    )
+                    if parts is not None:
+                        found[shared] = parts
+        return [(text[:length], found[length]) for length in sorted(found, reverse=True)]
+
+    def put_states(self, slot: Slot, states: Series[State]) -> None:
+        """Let an idle slot hold the first state, and keep the others.
+
+        Raises:
+            SurefootError: the model does not take it. The slot holds what it held.
+        """
+        before = self._own_state(slot)
+        try:
+            self._load(slot, *states[0])
+        except SurefootError:
+            for text, parts in before:
+                self._load(slot, text, parts)
+            raise
+        for text, parts in states[1:]:
+            if not self._tiers.held(text, None):
+                self._tiers.put(text, parts)
+
+    def _own_state(self, slot: Slot) -> list[State]:
+        """What an idle slot holds; empty if that is nothing, or can't be saved as it stands."""
+        sequence, length = slot.memory.forkable
+        if not 0 < length <= len(slot.held):
+            return []
+        parts = self._tiers.saved(slot.memory.id, sequence)
+        return [] if parts is None else [(as_tokens(slot.held[:length]), parts)]
+
+    def _load(self, slot: Slot, text: Tokens, parts: Parts) -> None:
+        slot.memory.clear()
+        slot.adopt([])
+        self._tiers.bring_saved(parts, slot.memory.id, text)
+        slot.memory.restored(len(text))
+        slot.adopt(text.tolist())
 
     # All of it
 

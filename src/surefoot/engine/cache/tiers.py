@@ -120,13 +120,22 @@ class Tiers:
         to_disk = self.disk is not None and not self.disk.problem and owner is None
         if size > self.host.budget and not to_disk:
             return False
+        parts = self.saved(slot, sequence)
+        return parts is not None and self.put(text, parts, owner)
+
+    def saved(self, slot: int, sequence: int) -> Parts | None:
+        """What a sequence holds as bytes, with the drafters' part; None if it can't be told.
+
+        Args:
+            slot: the target's id by which drafters know it.
+            sequence: the target's id of the sequence.
+        """
         try:
             parts = {TARGET: self._runtime.save_state(sequence)}
         except SurefootError as error:
-            log.debug("the state at token %d is not saved: %s", len(text), error)
-            return False
-        parts |= {keeper.name: keeper.save(slot) for keeper in self._keepers}
-        return self.put(text, parts, owner)
+            log.debug("the state of sequence %d is not saved: %s", sequence, error)
+            return None
+        return parts | {keeper.name: keeper.save(slot) for keeper in self._keepers}
 
     def put(self, text: Tokens, parts: Parts, owner: object | None = None) -> bool:
         """Keep a saved state in the computer's memory, or else on disk; whether it is kept."""
