@@ -100,7 +100,13 @@ def test_a_hybrid_drafts_for_itself_by_forks(trained: LibllamaRuntime, temperatu
         assert drafter.failures == 0
 
 
-def test_a_draft_model_with_more_slots_drafts_for_each_as_alone(
+def _first_accepted(generation: Generation) -> float:
+    """How many of the first tokens of drafts were accepted, whatever lengths drafts were cut to."""
+    counts = generation.summary.counts
+    return counts.accepted_by_position[0] / counts.drafted_by_position[0]
+
+
+def test_a_draft_model_with_more_slots_drafts_for_each_as_well_as_alone(
     draft_model: LibllamaRuntime,
 ) -> None:
     settings = {"context_length": 512, "slots": 3, "threads": 1}
@@ -108,7 +114,7 @@ def test_a_draft_model_with_more_slots_drafts_for_each_as_alone(
     with load(LoadSettings(models.TARGET, **settings)) as target:  # type: ignore[arg-type]
         for text in PROMPTS[:3]:
             engine = Engine(target, DraftModel(draft_model, n_max=3), max_draft=3)
-            alone[text] = generate(engine, text, GREEDY, 80).summary.counts.acceptance or 0.0
+            alone[text] = _first_accepted(generate(engine, text, GREEDY, 80))
         with load(LoadSettings(models.DRAFT, **settings)) as model:  # type: ignore[arg-type]
             engine = Engine(target, DraftModel(model, n_max=3), max_draft=3)
             generations = {
@@ -123,7 +129,7 @@ def test_a_draft_model_with_more_slots_drafts_for_each_as_alone(
             drafted = sum(g.summary.counts.drafted for g in generations.values())
             assert model.passes < 0.6 * drafted
     for text, generation in generations.items():
-        assert generation.summary.counts.acceptance == pytest.approx(alone[text], abs=0.05)
+        assert _first_accepted(generation) >= alone[text] - 0.05
 
 
 def test_the_embedded_draft_model_shares_all_tokens(
