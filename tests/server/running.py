@@ -27,9 +27,10 @@ class Running:
         drafter: Drafter | None = None,
         *,
         gate: Gate | None = None,
+        engine: Engine | None = None,
         **options: Any,
     ) -> None:
-        self.thread = EngineThread(Engine(runtime, drafter))
+        self.thread = EngineThread(engine or Engine(runtime, drafter))
         self.engine = self.thread.engine
         app = create_app(self.thread, model_name="simulated", **options)
         self._gate = gate

@@ -11,7 +11,7 @@ from surefoot.commands.speculation import drafting_for, settings_of, uses_own_he
 from surefoot.decoding import SyntheticAcceptance
 from surefoot.drafting.settings import SpeculationSettings
 from surefoot.drafting.synthetic import synthetic_acceptance
-from surefoot.engine import Engine
+from surefoot.engine import PATIENCE, STALL_SECONDS, Engine
 from surefoot.runtime.libllama import LoadSettings, load
 
 
@@ -67,6 +67,8 @@ class EnginePlan:
                 self.synthetic,
                 lanes,
                 getattr(self.options, "self_check", 0.0),
+                getattr(self.options, "watchdog_rounds", PATIENCE),
+                getattr(self.options, "stall_seconds", STALL_SECONDS),
             )
             with closing(engine):
                 yield engine

@@ -15,6 +15,7 @@ from surefoot.decoding.errors import (
 )
 from surefoot.decoding.head import Head, HeadFeed, HeadOutput, Rows, RowWatcher
 from surefoot.decoding.memory import Memory, memory_for
+from surefoot.decoding.observing import Observe, Played
 from surefoot.decoding.prefill import absorb
 from surefoot.decoding.rejection import drawn
 from surefoot.decoding.round import MAX_PENDING, Outcome, Round
@@ -69,7 +70,9 @@ __all__ = [
     "InvalidParameterError",
     "Judgement",
     "Memory",
+    "Observe",
     "Outcome",
+    "Played",
     "Rollback",
     "RollbackKind",
     "RollbackRefusedError",

@@ -6,6 +6,7 @@ again.
 """
 
 import logging
+import time
 from collections.abc import Callable, Mapping
 from collections.abc import Sequence as Series
 from typing import Any
@@ -21,14 +22,17 @@ from surefoot.decoding import (
 )
 from surefoot.engine.admission import Admission
 from surefoot.engine.generation import Delta, Generation, GenerationState
+from surefoot.engine.health import STALL_SECONDS, Health, Pulse
 from surefoot.engine.lane import Lane, LaneOpener, check_strict
 from surefoot.engine.lanes import Lanes
 from surefoot.engine.making import Maker
+from surefoot.engine.observing import Observer, Observers
 from surefoot.engine.player import Player
 from surefoot.engine.request import PromptTooLongError, Request
 from surefoot.engine.self_check import Check, SelfCheck
 from surefoot.engine.slot import Slot
 from surefoot.engine.totals import Totals
+from surefoot.engine.watchdog import PATIENCE, Watchdog
 from surefoot.runtime.base import Runtime
 
 log = logging.getLogger(__name__)
@@ -48,6 +52,10 @@ class Engine:
             is not the model's. None for real verification.
         opener: opens lanes for strict requests and for self-checks; None if there are none.
         self_check: how many of the finished answers are scored again, from 0 to 1.
+        patience: rounds in a row without an accepted draft token that end a request's speculation;
+            0 for any number.
+        stall_seconds: a slot that has not moved for so long is called stalled.
+        clock: tells the time for that, in seconds.
     """
 
     def __init__(
@@ -58,12 +66,21 @@ class Engine:
         synthetic: SyntheticAcceptance | None = None,
         opener: LaneOpener | None = None,
         self_check: float = 0.0,
+        patience: int = PATIENCE,
+        stall_seconds: float = STALL_SECONDS,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.runtime = runtime
+        self.totals = Totals()
+        self.observers = Observers()
+        if synthetic is None:
+            self.observers.add(Watchdog(self.totals, self.observers.noted, patience))
+        self._now = clock
+        self._pulse = Pulse(stall_seconds, clock())
         self._lanes = Lanes(runtime, drafter, max_draft, synthetic, opener)
         self._maker = Maker(runtime)
         self._admission = Admission(self._lanes, self._maker, self, synthetic=synthetic is not None)
-        self._player = Player(self)
+        self._player = Player(self, self.observers)
         if drafter is not None and max_draft > self.max_draft:
             log.warning(
                 "drafts are cut to %d tokens: a pass of %d tokens has no room for longer ones in "
@@ -74,7 +91,6 @@ class Engine:
             )
         self.synthetic = synthetic
         self.self_check = SelfCheck(self_check) if self_check and opener and not synthetic else None
-        self.totals = Totals()
         self._clock = 0
 
     @property
@@ -162,7 +178,7 @@ class Engine:
         for request in requests:
             self._check(request)
         generations = [
-            Generation(request, listener)
+            Generation(request, listener, self._now())
             for request, listener in zip(requests, listeners, strict=True)
         ]
         for generation in generations:
@@ -195,6 +211,20 @@ class Engine:
         """What is known of width classes, for people; empty if nothing is."""
         return self._lanes.facts
 
+    # How it is
+
+    def observe(self, observer: Observer) -> None:
+        """Let someone hear what is done from now on."""
+        self.observers.add(observer)
+
+    def health(self, arrived: Series[Generation] = ()) -> Health:
+        """Whether the slots move; safe from any thread, also while a pass does not come back.
+
+        Args:
+            arrived: generations that wait outside.
+        """
+        return self._pulse.health(self._lanes.all, [*arrived, *tuple(self.waiting)], self._now())
+
     # The loop
 
     @property
@@ -207,6 +237,8 @@ class Engine:
         """Move all generations on: drop the cancelled, admit, one prefill chunk, one round."""
         self._drop_cancelled()
         self._admission.admit()
+        for lane, slot in self._pulse.beat(self.lanes, self._now()):
+            self.observers.entered(lane, slot)
         if not self._busy() and not self.waiting:
             self._check_answers()
             return
@@ -298,6 +330,7 @@ class Engine:
                 generation.summary.reasoning_tokens = thought
         generation.summary.generated_tokens = len(generation.tokens)
         self.totals.add(state.value, generation.summary)
+        self.observers.ended(generation)
         generation.tell(accepted)
 
     # Self-check

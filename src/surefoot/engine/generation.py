@@ -82,10 +82,14 @@ class Generation:
         prompt_entries: the prompt's tokens with their scores, once it has been absorbed; only if
             the request wants them.
         group: generations of the same prompt that were submitted together, this one included.
+        submitted: when it was asked for, by the engine's clock.
     """
 
-    def __init__(self, request: Request, listener: Callable[[Delta], None]) -> None:
+    def __init__(
+        self, request: Request, listener: Callable[[Delta], None], submitted: float = 0.0
+    ) -> None:
         self.id = next(_ids)
+        self.submitted = submitted
         self.request = request
         self.state = GenerationState.WAITING
         self.sequence: Sequence | None = None

@@ -6,6 +6,7 @@ cleared and what was committed is absorbed again.
 
 import logging
 import time
+from functools import partial
 from typing import Protocol
 
 from surefoot.decoding import (
@@ -18,6 +19,7 @@ from surefoot.decoding import (
 from surefoot.engine.generation import Generation, GenerationState
 from surefoot.engine.lane import Lane
 from surefoot.engine.making import prompt_entries
+from surefoot.engine.observing import Observer
 from surefoot.engine.slot import Slot
 
 log = logging.getLogger(__name__)
@@ -69,10 +71,12 @@ class Player:
 
     Args:
         ends: whom to tell of generations that are over.
+        observer: whom to tell of all that is done.
     """
 
-    def __init__(self, ends: Ends) -> None:
+    def __init__(self, ends: Ends, observer: Observer) -> None:
         self._ends = ends
+        self._observer = observer
 
     def prefill(self, lane: Lane, *, beside_rounds: bool) -> None:
         """One chunk of the prompt that has waited longest.
@@ -101,6 +105,7 @@ class Player:
             return
         generation.summary.prefill_seconds += time.perf_counter() - started
         generation.summary.prefilled_tokens += absorbed
+        self._observer.absorbed(slot, absorbed)
         slot.prefilling = owes_prompt(lane, sequence)
         if not slot.prefilling and sequence.score_prompt:
             generation.prompt_entries = prompt_entries(sequence)
@@ -145,7 +150,7 @@ class Player:
         before = [(len(s.committed), s.counts.accepted) for s in sequences]
         started, passes = time.perf_counter(), lane.runtime.passes
         try:
-            lane.round.play(sequences)
+            lane.round.play(sequences, partial(self._observer.played, slots))
             lane.rounds += 1
         except DecodeError as error:
             self._recover(slots, error)
@@ -183,6 +188,7 @@ class Player:
                 continue
             # More than a round has room for is absorbed like a prompt.
             slot.prefilling = len(sequence.pending) > lane.share
+            self._observer.between(lane, slot)
             generation.tell(counts.accepted - accepted)
 
     def _recover(self, slots: list[Slot], error: SurefootError) -> None:
@@ -192,6 +198,7 @@ class Player:
             slot.memory.clear()
             slot.prefilling = len(slot.running[1].pending) > 1
             slot.running[0].summary.recoveries += 1
+        self._observer.lost(slots, error)
 
     def _blame(self, lane: Lane, slots: list[Slot], error: SurefootError | None) -> None:
         """Count a pass that failed and committed nothing; give up who has had too many."""

@@ -41,6 +41,26 @@ class EngineCollector(Collector):
             ("passes", "Forward passes", sum(lane.runtime.passes for lane in engine.lanes)),
         ):
             yield CounterMetricFamily(f"surefoot_{name}", text, value=value)
+        for name, text, label, counted in (
+            (
+                "speculation_off",
+                "Requests that the watchdog took speculation from",
+                "cause",
+                totals.speculation_off,
+            ),
+            (
+                "memories_rebuilt",
+                "Suspected memories built again, by the next choice",
+                "outcome",
+                totals.rebuilds,
+            ),
+        ):
+            family = CounterMetricFamily(f"surefoot_{name}", text, labels=[label])
+            for cause, count in sorted(counted.items()):
+                family.add_metric([cause], count)
+            yield family
+        stalled = len(self._service.engine.health().stalled)
+        yield GaugeMetricFamily("surefoot_slots_stalled", "Slots that do not move", value=stalled)
         busy = sum(slot.generation is not None for slot in engine.slots)
         yield GaugeMetricFamily("surefoot_slots_busy", "Slots in use", value=busy)
         waiting = self._service.engine.waiting

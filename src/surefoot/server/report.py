@@ -39,6 +39,7 @@ def total(summaries: Sequence[Summary], leading: Sequence[Summary] | None = None
             by_drafter=_by_drafter(counts),
             drafter_errors=sum(c.drafter_errors for c in counts),
             near_tie_positions=[at for c in counts for at in c.near_tie_positions],
+            speculation_off="; ".join(c.speculation_off for c in counts if c.speculation_off),
         ),
         reasoning_tokens=sum(s.reasoning_tokens for s in summaries),
         exact=summaries[0].exact,
@@ -125,7 +126,7 @@ class Report:
         return {
             "drafter": self.drafter,
             "draft_n_max": self.max_draft,
-            "speculation_off": self.speculation_off or self._failures(),
+            "speculation_off": self.speculation_off or counts.speculation_off or self._failures(),
             "mean_length": counts.mean_length,
             "drafted_by_position": counts.drafted_by_position,
             "accepted_by_position": counts.accepted_by_position,
@@ -137,6 +138,11 @@ class Report:
         """Why drafters were switched off on the way; None if none was."""
         parts = self.summary.counts.by_drafter.items()
         return "; ".join(f"{name}: {part.failure}" for name, part in parts if part.failure) or None
+
+    def _watchdog(self) -> list[str]:
+        """What the watchdog has done, as warnings."""
+        reason = self.summary.counts.speculation_off
+        return [f"speculation was turned off on the way: {reason}"] if reason else []
 
     @property
     def details(self) -> dict[str, Any]:
@@ -152,7 +158,7 @@ class Report:
             "rollbacks": counts.rollbacks,
             "recoveries": summary.recoveries,
             "near_ties": counts.near_ties,
-            "warnings": self.warnings,
+            "warnings": self.warnings + self._watchdog(),
         }
 
 
