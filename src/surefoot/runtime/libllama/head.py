@@ -124,32 +124,13 @@ class MtpHead:
         parameters.n_seq_max = slots * self.heads
         parameters.n_rs_seq = 0
         parameters.swa_full = True
-        self._context: int | None = open_context(model, parameters)
-        limits = Limits(
-            tokens=binding.llama_n_batch(self._context),
-            outputs=slots * self.heads,
-            sequences=slots * self.heads,
-            length=plan.room,
-            vocabulary=model.vocabulary_size,
-        )
-        self._limits = limits
-        self._memory = SequenceMemory(
-            binding.llama_get_memory(self._context) or 0,
-            sequences=limits.sequences,
-            snapshots=0,
-            window=0,
-        )
-        self._memory.rollback = Rollback(cut=None, fork=False)
-        cutting = Cutting(
-            most=binding.llama_n_ubatch(self._context),
-            recurrent=False,
-            consecutive=False,
-            snapshots=0,
-        )
-        self._passes = Passes(self._context, self._memory, cutting, limits, model.row_size)
-        self._selected = 0
-        self._want_rows(of_outputs=True)
-        self._try_out()
+        context = open_context(model, parameters)
+        self._context: int | None = context
+        try:
+            self._set_up(context, plan)
+        except BaseException:
+            self.close()
+            raise
         runtime.close_first(self.close)
 
     @property
@@ -240,6 +221,35 @@ class MtpHead:
             if self._model is not self._runtime.model:
                 self._model.close()
 
+    def _set_up(self, context: int, plan: ContextPlan) -> None:
+        """Make what runs passes on the context, and try the heads out."""
+        sequences = self._runtime.slots * self.heads
+        limits = Limits(
+            tokens=binding.llama_n_batch(context),
+            outputs=sequences,
+            sequences=sequences,
+            length=plan.room,
+            vocabulary=self._model.vocabulary_size,
+        )
+        self._limits = limits
+        self._memory = SequenceMemory(
+            binding.llama_get_memory(context) or 0,
+            sequences=limits.sequences,
+            snapshots=0,
+            window=0,
+        )
+        self._memory.rollback = Rollback(cut=None, fork=False)
+        cutting = Cutting(
+            most=binding.llama_n_ubatch(context),
+            recurrent=False,
+            consecutive=False,
+            snapshots=0,
+        )
+        self._passes = Passes(context, self._memory, cutting, limits, self._model.row_size)
+        self._selected = 0
+        self._want_rows(of_outputs=True)
+        self._try_out()
+
     def _id(self, sequence: int, head: int) -> int:
         """The head's own id of one of the target's sequences."""
         return sequence * self.heads + head
@@ -294,11 +304,9 @@ class MtpHead:
             last = self._tried(tokens[2:], rows[2:], 2)
             self.cut(0, 0)
         except (DecodeError, RollbackRefusedError) as error:
-            self.close()
             raise NoHeadError(f"the head of {name} can't be run: {error}") from None
         yardstick = _distance(first.logits, last.logits)
         if not _distance(together.logits, last.logits) < yardstick / 4:
-            self.close()
             raise NoHeadError(
                 f"the memory of the head of {name} can't be cut, as it must be to undo drafts"
             )
