@@ -31,10 +31,11 @@ class Running:
         cache: CacheSettings | None = None,
         queue: QueueSettings | None = None,
         opener: LaneOpener | None = None,
+        engine: Engine | None = None,
         **options: Any,
     ) -> None:
         self.thread = EngineThread(
-            Engine(runtime, drafter, opener=opener, cache=cache, queue=queue)
+            engine or Engine(runtime, drafter, opener=opener, cache=cache, queue=queue)
         )
         self.engine = self.thread.engine
         app = create_app(self.thread, model_name="simulated", **options)

@@ -87,11 +87,14 @@ def test_health_tells_what_is_free(server: Running) -> None:
     health = server.client.get("/health").json()
     assert health == {
         "status": "ok",
+        "live": True,
+        "reason": None,
         "slots_idle": 2,
         "slots_busy": 0,
         "strict_busy": 0,
         "waiting": 0,
         "rounds": server.engine.rounds,
+        "stalled": [],
     }
 
 

@@ -14,7 +14,7 @@ from surefoot.commands.speculation import drafting_for, settings_of, uses_own_he
 from surefoot.decoding import Sampling, SyntheticAcceptance
 from surefoot.drafting.settings import SpeculationSettings
 from surefoot.drafting.synthetic import synthetic_acceptance
-from surefoot.engine import Engine, QueueSettings
+from surefoot.engine import PATIENCE, STALL_SECONDS, Engine, QueueSettings
 from surefoot.engine.cache import CacheSettings
 from surefoot.runtime.libllama import LibllamaRuntime, LoadSettings, load
 
@@ -93,6 +93,8 @@ class EnginePlan:
                     self.cache,
                     queue=queue,
                     context_shift=getattr(self.options, "context_shift", False),
+                    patience=getattr(self.options, "watchdog_rounds", PATIENCE),
+                    stall_seconds=getattr(self.options, "stall_seconds", STALL_SECONDS),
                 )
             with closing(engine):
                 yield engine

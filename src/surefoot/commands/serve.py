@@ -14,7 +14,7 @@ from surefoot.commands.plan import EnginePlan
 from surefoot.commands.sampling_options import add_exactness_arguments, add_sampling_arguments
 from surefoot.decoding import InvalidParameterError
 from surefoot.drafting.options import add_speculation_arguments
-from surefoot.engine import Engine, QueueSettings
+from surefoot.engine import PATIENCE, STALL_SECONDS, Engine, QueueSettings
 from surefoot.runtime.base import Runtime
 
 
@@ -82,6 +82,21 @@ def add_parser(subparsers: "argparse._SubParsersAction[CommandParser]") -> None:
         metavar="N",
         help="most tokens for requests that set no limit (default: -1, to the end of the context)",
     )
+    server.add_argument(
+        "--stall-seconds",
+        type=float,
+        default=STALL_SECONDS,
+        metavar="S",
+        help="a slot that does not move for so long makes /health degraded (default: %(default)g)",
+    )
+    server.add_argument(
+        "--watchdog-rounds",
+        type=int,
+        default=PATIENCE,
+        metavar="N",
+        help="rounds in a row without an accepted draft token that end a request's speculation; "
+        "0 for any number (default: %(default)s)",
+    )
     add_model_arguments(parser)
     add_sampling_arguments(parser)
     add_exactness_arguments(parser)
@@ -133,6 +148,10 @@ def run(options: argparse.Namespace) -> int:
         raise InvalidParameterError("-n", "must be at least 1, or -1 for no limit")
     if options.reasoning_budget < -1:
         raise InvalidParameterError("--reasoning-budget", "must be -1 (no limit) or more")
+    if not options.stall_seconds > 0:
+        raise InvalidParameterError("--stall-seconds", "must be above 0")
+    if options.watchdog_rounds < 0:
+        raise InvalidParameterError("--watchdog-rounds", "must be 0 (any number) or more")
     if not 0 <= options.self_check <= 1:
         raise InvalidParameterError("--self-check", "must be a share from 0 to 1")
     if options.exact == "strict" and options.verify == "rejection":

@@ -16,6 +16,7 @@ from surefoot.decoding.errors import (
 )
 from surefoot.decoding.head import Head, HeadFeed, HeadOutput, KeepingHead, Rows, RowWatcher
 from surefoot.decoding.memory import Memory, memory_for
+from surefoot.decoding.observing import Observe, Played
 from surefoot.decoding.prefill import absorb, absorb_together
 from surefoot.decoding.rejection import drawn
 from surefoot.decoding.round import MAX_PENDING, Outcome, Round
@@ -72,7 +73,9 @@ __all__ = [
     "KeepingHead",
     "Memory",
     "NoTokenError",
+    "Observe",
     "Outcome",
+    "Played",
     "Rollback",
     "RollbackKind",
     "RollbackRefusedError",

@@ -34,6 +34,7 @@ class Counts:
         rollbacks: rounds after which the memory had to undo tokens.
         drafter_errors: times that a drafter failed; it costs drafts, not text.
         near_tie_positions: where tokens were committed that logit noise might have made others.
+        speculation_off: why drafting was stopped on the way, in words; empty if it was not.
     """
 
     rounds: int = 0
@@ -45,6 +46,7 @@ class Counts:
     rollbacks: int = 0
     drafter_errors: int = 0
     near_tie_positions: list[int] = field(default_factory=list)
+    speculation_off: str = ""
 
     def add_round(
         self, drafted: int, accepted: int, *, rolled_back: bool, drafter: str = ""

@@ -21,6 +21,7 @@ from surefoot.decoding.alignment import TRIED_EVERY, GraphRuns, Part, aligned, c
 from surefoot.decoding.control import ControlError
 from surefoot.decoding.draft import NO_DRAFT, Draft, Drafter
 from surefoot.decoding.errors import DecodeError, NoTokenError, RollbackRefusedError
+from surefoot.decoding.observing import Observe, Played
 from surefoot.decoding.rejection import rejection
 from surefoot.decoding.sequence import RuleName, Sequence
 from surefoot.decoding.target import Feed, Target
@@ -75,11 +76,12 @@ class Round:
     rule: Rule | None = None
     runs: GraphRuns | None = None
 
-    def play(self, sequences: Series[Sequence]) -> list[Outcome]:
+    def play(self, sequences: Series[Sequence], observe: Observe | None = None) -> list[Outcome]:
         """Play one round: one forward pass, at least one token for every sequence.
 
         Args:
             sequences: unfinished ones whose prompts are absorbed but for what is pending.
+            observe: told what was decided for each sequence, before the memories settle.
 
         Raises:
             DecodeError: the pass failed, or a row of its logits is none. What is committed stands.
@@ -93,14 +95,23 @@ class Round:
             for sequence, draft in zip(sequences, drafts, strict=True)
         ]
         self._fork(sequences, drafts, fillers)
+        owed = [len(sequence.committed) - sequence.state_len for sequence in sequences]
         rows = self._decode(sequences, drafts, fillers)
-        outcomes, failures = [], []
-        for sequence, draft, padding, logits in zip(sequences, drafts, fillers, rows, strict=True):
+        outcomes, played, failures = [], [], []
+        for sequence, draft, pending, padding, logits in zip(
+            sequences, drafts, owed, fillers, rows, strict=True
+        ):
             try:
-                tentative = len(draft.tokens) + padding
-                outcomes.append(self._decide(sequence, draft, tentative, logits))
+                outcome = self._decide(sequence, draft, len(draft.tokens) + padding, logits)
             except DecodeError as error:
                 failures.append(error)
+                continue
+            outcomes.append(outcome)
+            if observe is not None:
+                _, tokens, _, accepted = outcome
+                played.append(Played(sequence, draft, accepted, tokens, pending, padding, logits))
+        if observe is not None:
+            observe(played)
         if failures:
             raise failures[0]
         self._settle(sequences)

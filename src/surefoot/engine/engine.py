@@ -25,15 +25,18 @@ from surefoot.engine.cache import CacheSettings, PromptCache
 from surefoot.engine.context_shift import check_shift, make_room
 from surefoot.engine.deadlines import time_is_up
 from surefoot.engine.generation import Delta, Generation, GenerationState
+from surefoot.engine.health import STALL_SECONDS, Health, Pulse
 from surefoot.engine.lane import Lane, LaneOpener, check_strict
 from surefoot.engine.lanes import Lanes
 from surefoot.engine.making import Maker
+from surefoot.engine.observing import Observer, Observers
 from surefoot.engine.player import Player
 from surefoot.engine.queue import Queue, QueueSettings
 from surefoot.engine.request import PromptTooLongError, Request
 from surefoot.engine.self_check import Check, SelfCheck
 from surefoot.engine.slot import Slot
 from surefoot.engine.totals import Totals
+from surefoot.engine.watchdog import PATIENCE, Watchdog
 from surefoot.runtime.base import Runtime
 
 log = logging.getLogger(__name__)
@@ -58,6 +61,9 @@ class Engine:
         clock: tells the time, in seconds.
         context_shift: whether texts go on where their context is full, of requests that say nothing
             about it.
+        patience: rounds in a row without an accepted draft token that end a request's speculation;
+            0 for any number.
+        stall_seconds: a slot that has not moved for so long is called stalled.
 
     Attributes:
         cache: the main lane's prompt cache.
@@ -78,15 +84,22 @@ class Engine:
         queue: QueueSettings | None = None,
         clock: Callable[[], float] = time.monotonic,
         context_shift: bool = False,
+        patience: int = PATIENCE,
+        stall_seconds: float = STALL_SECONDS,
     ) -> None:
         if context_shift:
             check_shift("context_shift", runtime)
         self.context_shift = context_shift
         self.runtime = runtime
+        self.totals = Totals()
+        self.observers = Observers()
+        if synthetic is None:
+            self.observers.add(Watchdog(self.totals, self.observers.noted, patience))
+        self._now = clock
+        self._pulse = Pulse(stall_seconds, clock())
         self._lanes = Lanes(runtime, drafter, max_draft, synthetic, opener)
         self._maker = Maker(runtime, context_shift=context_shift)
         self.queue = Queue(queue or QueueSettings(), runtime.slots)
-        self._now = clock
         self.cache = PromptCache(self.main, cache or CacheSettings())
         self._admission = Admission(
             self._lanes,
@@ -96,7 +109,7 @@ class Engine:
             self.cache,
             synthetic=synthetic is not None,
         )
-        self._player = Player(self, self.cache)
+        self._player = Player(self, self.cache, self.observers)
         if drafter is not None and max_draft > self.max_draft:
             log.warning(
                 "drafts are cut to %d tokens: a pass of %d tokens has no room for longer ones in "
@@ -107,7 +120,6 @@ class Engine:
             )
         self.synthetic = synthetic
         self.self_check = SelfCheck(self_check) if self_check and opener and not synthetic else None
-        self.totals = Totals()
         self._clock = 0
 
     @property
@@ -264,6 +276,20 @@ class Engine:
         """What is known of width classes, for people; empty if nothing is."""
         return self._lanes.facts
 
+    # How it is
+
+    def observe(self, observer: Observer) -> None:
+        """Let someone hear what is done from now on."""
+        self.observers.add(observer)
+
+    def health(self, arrived: Series[Generation] = ()) -> Health:
+        """Whether the slots move; safe from any thread, also while a pass does not come back.
+
+        Args:
+            arrived: generations that wait outside.
+        """
+        return self._pulse.health(self._lanes.all, [*arrived, *tuple(self.waiting)], self._now())
+
     # The loop
 
     @property
@@ -278,6 +304,8 @@ class Engine:
         self._drop_overdue()
         self._admission.admit()
         self._admission.drop_overdue(self._now())
+        for lane, slot in self._pulse.beat(self.lanes, self._now()):
+            self.observers.entered(lane, slot)
         if not self._busy() and not self.waiting:
             self._check_answers()
             return
@@ -397,6 +425,7 @@ class Engine:
         generation.summary.cause = generation.finish.cause if generation.finish else ""
         generation.summary.generated_tokens = len(generation.tokens)
         self.totals.add(state.value, generation.summary)
+        self.observers.ended(generation)
         generation.tell(accepted)
 
     # Self-check

@@ -6,6 +6,7 @@ cleared and what was committed is absorbed again.
 
 import logging
 import time
+from functools import partial
 from typing import Protocol
 
 from surefoot.decoding import (
@@ -19,6 +20,7 @@ from surefoot.engine.cache import PromptCache
 from surefoot.engine.generation import Generation, GenerationState
 from surefoot.engine.lane import Lane
 from surefoot.engine.making import prompt_entries
+from surefoot.engine.observing import Observer
 from surefoot.engine.prefill_plan import chunk_room, shares
 from surefoot.engine.reuse import Reuse
 from surefoot.engine.slot import Slot
@@ -70,11 +72,13 @@ class Player:
     Args:
         ends: whom to tell of generations that are over.
         cache: the main lane's.
+        observer: whom to tell of all that is done.
     """
 
-    def __init__(self, ends: Ends, cache: PromptCache) -> None:
+    def __init__(self, ends: Ends, cache: PromptCache, observer: Observer) -> None:
         self._ends = ends
         self._cache = cache
+        self._observer = observer
         self._prefills = 0
 
     def prefill(self, lane: Lane, *, beside_rounds: bool) -> None:
@@ -106,6 +110,7 @@ class Player:
             generation, sequence = slot.running
             generation.summary.prefill_seconds += seconds
             generation.summary.prefilled_tokens += tokens
+            self._observer.absorbed(slot, tokens)
             self._cache.passed(slot)
             slot.prefilling = owes_prompt(lane, sequence)
             if not slot.prefilling and sequence.score_prompt and not sequence.gone:
@@ -171,7 +176,7 @@ class Player:
         started, passes = time.perf_counter(), lane.runtime.passes
         runs = lane.runtime.graph_runs
         try:
-            lane.round.play(sequences)
+            lane.round.play(sequences, partial(self._observer.played, slots))
             lane.rounds += 1
         except DecodeError as error:
             self._recover(slots, error)
@@ -212,6 +217,7 @@ class Player:
             if not lane.strict:
                 self._cache.played(slot)
             slot.prefilling = len(sequence.pending) > lane.share
+            self._observer.between(lane, slot)
             generation.tell(counts.accepted - accepted)
 
     def _recover(self, slots: list[Slot], error: SurefootError) -> None:
@@ -221,6 +227,7 @@ class Player:
             slot.memory.clear()
             slot.prefilling = len(slot.running[1].pending) > 1
             slot.running[0].summary.recoveries += 1
+        self._observer.lost(slots, error)
 
     def _blame(self, lane: Lane, slots: list[Slot], error: SurefootError | None) -> None:
         """Count a pass that failed and committed nothing; give up who has had too many."""

@@ -8,6 +8,7 @@ from collections.abc import Sequence as Series
 from surefoot.decoding import SurefootError
 from surefoot.engine.engine import Engine
 from surefoot.engine.generation import Delta, Generation
+from surefoot.engine.health import Health
 from surefoot.engine.request import Request
 
 log = logging.getLogger(__name__)
@@ -44,6 +45,12 @@ class EngineThread:
         """How many generations wait for a slot."""
         with self._wake:
             return sum(len(first.group) for first in self._arrived) + len(self.engine.waiting)
+
+    def health(self) -> Health:
+        """Whether the engine moves; see `Engine.health`."""
+        with self._wake:
+            arrived = [generation for first in self._arrived for generation in first.group]
+        return self.engine.health(arrived)
 
     def start(self) -> None:
         """Begin to work."""

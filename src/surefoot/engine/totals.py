@@ -19,6 +19,8 @@ class Totals:
         accepted: draft tokens committed.
         near_ties: committed tokens that logit noise might have made others.
         recoveries: memories lost and absorbed again.
+        speculation_off: requests that the watchdog took speculation from, by cause.
+        rebuilds: memories that it had built again, by how the next choice compared.
     """
 
     ended: Counter[str] = field(default_factory=Counter)
@@ -29,6 +31,8 @@ class Totals:
     accepted: int = 0
     near_ties: int = 0
     recoveries: int = 0
+    speculation_off: Counter[str] = field(default_factory=Counter)
+    rebuilds: Counter[str] = field(default_factory=Counter)
 
     def add(self, state: str, summary: Summary) -> None:
         """Add a request that has ended."""

@@ -5,7 +5,7 @@ from dataclasses import asdict
 from fastapi import APIRouter
 from starlette.responses import Response
 
-from surefoot.server.errors import unavailable
+from surefoot.server.errors import UNAVAILABLE, ApiError, unavailable
 from surefoot.server.responding import JsonResponse
 from surefoot.server.service import Service
 
@@ -19,17 +19,11 @@ def health_router(service: Service) -> APIRouter:
         """Tell how the server is."""
         if service.engine.stopping:
             raise unavailable()
-        engine = service.engine.engine
-        return JsonResponse(
-            {
-                "status": "ok",
-                "slots_idle": len(engine.main.idle),
-                "slots_busy": len(engine.main.busy),
-                "strict_busy": engine.strict_busy,
-                "waiting": service.engine.waiting,
-                "rounds": engine.rounds,
-            }
-        )
+        state = service.engine.health()
+        if state.live:
+            return JsonResponse(asdict(state))
+        error = ApiError(503, f"nothing moves: {state.reason}", kind=UNAVAILABLE)
+        return JsonResponse(asdict(state) | error.body, error.status)
 
     @router.get("/props")
     async def props() -> Response:

@@ -56,6 +56,26 @@ class EngineCollector(Collector):
             ("requests_waiting", "Requests waiting", self._service.engine.waiting),
         ):
             yield GaugeMetricFamily(f"surefoot_{name}", text, value=value)
+        for name, text, label, counted in (
+            (
+                "speculation_off",
+                "Requests that the watchdog took speculation from",
+                "cause",
+                totals.speculation_off,
+            ),
+            (
+                "memories_rebuilt",
+                "Suspected memories built again, by the next choice",
+                "outcome",
+                totals.rebuilds,
+            ),
+        ):
+            family = CounterMetricFamily(f"surefoot_{name}", text, labels=[label])
+            for cause, count in sorted(counted.items()):
+                family.add_metric([cause], count)
+            yield family
+        stalled = len(self._service.engine.health().stalled)
+        yield GaugeMetricFamily("surefoot_slots_stalled", "Slots that do not move", value=stalled)
         if engine.self_check is not None:
             agreement = engine.self_check.agreement
             checked = CounterMetricFamily(

@@ -42,6 +42,7 @@ def total(summaries: Sequence[Summary], leading: Sequence[Summary] | None = None
             by_drafter=_by_drafter(counts),
             drafter_errors=sum(c.drafter_errors for c in counts),
             near_tie_positions=[at for c in counts for at in c.near_tie_positions],
+            speculation_off="; ".join(c.speculation_off for c in counts if c.speculation_off),
         ),
         reasoning_tokens=sum(s.reasoning_tokens for s in summaries),
         cause="; ".join(dict.fromkeys(s.cause for s in summaries if s.cause)),
@@ -137,7 +138,7 @@ class Report:
         return {
             "drafter": self.drafter,
             "draft_n_max": self.max_draft,
-            "speculation_off": self.speculation_off or self._failures(),
+            "speculation_off": self.speculation_off or counts.speculation_off or self._failures(),
             "mean_length": counts.mean_length,
             "drafted_by_position": counts.drafted_by_position,
             "accepted_by_position": counts.accepted_by_position,
@@ -149,6 +150,11 @@ class Report:
         """Why drafters were switched off on the way; None if none was."""
         parts = self.summary.counts.by_drafter.items()
         return "; ".join(f"{name}: {part.failure}" for name, part in parts if part.failure) or None
+
+    def _watchdog(self) -> list[str]:
+        """What the watchdog has done, as warnings."""
+        reason = self.summary.counts.speculation_off
+        return [f"speculation was turned off on the way: {reason}"] if reason else []
 
     @property
     def details(self) -> dict[str, Any]:
@@ -169,7 +175,7 @@ class Report:
             "recoveries": summary.recoveries,
             "context_shifts": summary.context_shifts,
             "near_ties": counts.near_ties,
-            "warnings": self.warnings,
+            "warnings": self.warnings + self._watchdog(),
         }
 
 

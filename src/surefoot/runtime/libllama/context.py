@@ -102,7 +102,12 @@ def open_context(model: Model, parameters: binding.Structure) -> int:
             "that is short, ask for a smaller context (-c), fewer slots (-np), a smaller prompt "
             "cache (--cache-device) or fewer layers on the GPU (-ngl)."
         )
-    if not binding.llama_get_memory(context):
+    try:
+        memory = binding.llama_get_memory(context)
+    except BaseException:
+        binding.llama_free(context)
+        raise
+    if not memory:
         binding.llama_free(context)
         raise ModelLoadError(
             f"can't run {model.info.name}: a model of architecture {model.info.architecture} keeps "

@@ -10,6 +10,10 @@ class RuntimeClosedError(SurefootError):
         super().__init__("this model has been closed; load it again to use it")
 
 
+class TokenizingError(SurefootError):
+    """libllama could not turn a text into tokens, or a token into its text."""
+
+
 class UnstableLogitsError(SurefootError):
     """A model's logits differ from one time to the next, whatever the width of its passes.
 

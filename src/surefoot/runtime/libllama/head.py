@@ -132,33 +132,13 @@ class MtpHead:
         parameters.ctx_other = runtime.handle
         parameters.n_rs_seq = 0
         parameters.swa_full = True
-        self._context: int | None = open_context(model, parameters)
-        limits = Limits(
-            tokens=binding.llama_n_batch(self._context),
-            outputs=plan.outputs,
-            sequences=plan.sequences,
-            length=plan.room,
-            vocabulary=model.vocabulary_size,
-        )
-        self._limits = limits
-        self._memory = SequenceMemory(
-            binding.llama_get_memory(self._context) or 0,
-            sequences=limits.sequences,
-            snapshots=0,
-            window=0,
-        )
-        self._memory.rollback = Rollback(cut=None, fork=False)
-        cutting = Cutting(
-            most=binding.llama_n_ubatch(self._context),
-            recurrent=False,
-            consecutive=False,
-            snapshots=0,
-        )
-        self._passes = Passes(self._context, self._memory, cutting, limits, model.row_size)
-        self._states = States(self._context, self._memory)
-        self._selected = 0
-        self._want_rows(of_outputs=True)
-        self._try_out()
+        context = open_context(model, parameters)
+        self._context: int | None = context
+        try:
+            self._set_up(context, plan)
+        except BaseException:
+            self.close()
+            raise
         runtime.close_first(self.close)
 
     @property
@@ -282,6 +262,35 @@ class MtpHead:
             if self._model is not self._runtime.model:
                 self._model.close()
 
+    def _set_up(self, context: int, plan: ContextPlan) -> None:
+        """Make what runs passes on the context, and try the heads out."""
+        limits = Limits(
+            tokens=binding.llama_n_batch(context),
+            outputs=plan.outputs,
+            sequences=plan.sequences,
+            length=plan.room,
+            vocabulary=self._model.vocabulary_size,
+        )
+        self._limits = limits
+        self._memory = SequenceMemory(
+            binding.llama_get_memory(context) or 0,
+            sequences=limits.sequences,
+            snapshots=0,
+            window=0,
+        )
+        self._memory.rollback = Rollback(cut=None, fork=False)
+        cutting = Cutting(
+            most=binding.llama_n_ubatch(context),
+            recurrent=False,
+            consecutive=False,
+            snapshots=0,
+        )
+        self._passes = Passes(context, self._memory, cutting, limits, self._model.row_size)
+        self._states = States(context, self._memory)
+        self._selected = 0
+        self._want_rows(of_outputs=True)
+        self._try_out()
+
     def _id(self, sequence: int, head: int) -> int:
         """The head's own id of one of the target's sequences: a slot's, or a kept fork's."""
         slots = self._runtime.slots
@@ -341,11 +350,9 @@ class MtpHead:
             last = self._tried(tokens[2:], rows[2:], 2)
             self.cut(0, 0)
         except (DecodeError, RollbackRefusedError) as error:
-            self.close()
             raise NoHeadError(f"the head of {name} can't be run: {error}") from None
         yardstick = _distance(first.logits, last.logits)
         if not _distance(together.logits, last.logits) < yardstick / 4:
-            self.close()
             raise NoHeadError(
                 f"the memory of the head of {name} can't be cut, as it must be to undo drafts"
             )

@@ -59,7 +59,8 @@ class SequenceMemory:
 
         Raises:
             RollbackRefusedError: one of them was cut by way of a snapshot and has not been
-                decoded since, or the source is not as long as that.
+                decoded since, the source is not as long as that, or the copy should be empty and
+                is not.
         """
         self._check_ids(source, copy)
         if source == copy or start >= end:
@@ -73,6 +74,11 @@ class SequenceMemory:
             raise RollbackRefusedError(
                 f"sequence {source} can't be forked up to token {end}: it holds "
                 f"{self.length(source)}"
+            )
+        if start == 0 and self.length(copy) > 0:
+            # What is left there would mix with what it is to share, without a word.
+            raise RollbackRefusedError(
+                f"sequence {source} can't be forked to {copy}, which has not been forgotten"
             )
         # They share a state from now on, and a cut by way of a snapshot would move both.
         self._reach.pop(source, None)
@@ -135,10 +141,15 @@ class SequenceMemory:
         return True
 
     def drop(self, sequence: int) -> None:
-        """Forget a sequence altogether."""
+        """Forget a sequence altogether.
+
+        If libllama does not, even when told again, neither passes nor forks that take it for empty
+        are made any more.
+        """
         self._check_ids(sequence)
         self._sharing.pop(sequence, set()).discard(sequence)
-        binding.llama_memory_seq_rm(self._handle, sequence, _ALL, _ALL)
+        if not binding.llama_memory_seq_rm(self._handle, sequence, _ALL, _ALL):
+            binding.llama_memory_seq_rm(self._handle, sequence, _ALL, _ALL)
         self._reach.pop(sequence, None)
         self._owing.discard(sequence)
 

@@ -72,16 +72,11 @@ class Model:
             reason = log.reason(lines).removeprefix("error loading model: ")
             advice = next((a for part, a in _ADVICE.items() if part in reason), _NO_ADVICE)
             raise ModelLoadError(f"can't load {path}: {reason}. {advice}")
-        self.vocabulary = binding.llama_model_get_vocab(self._handle)
-        self.vocabulary_size = binding.llama_vocab_n_tokens(self.vocabulary)
-        self.is_recurrent = binding.llama_model_is_recurrent(self._handle)
-        self.is_hybrid = binding.llama_model_is_hybrid(self._handle)
-        self.window = max(0, binding.llama_model_n_swa(self._handle))
-        self.row_size = binding.llama_model_n_embd_out(self._handle)
-        self.heads = binding.llama_model_n_layer_nextn(self._handle)
-        self.training_context = binding.llama_model_n_ctx_train(self._handle)
-        self.tokenizer = LibllamaTokenizer(self)
-        self.info = self._describe()
+        try:
+            self._read()
+        except BaseException:
+            self.close()
+            raise
 
     @property
     def handle(self) -> int:
@@ -105,6 +100,20 @@ class Model:
         if self._handle and self._owners <= 0:
             binding.llama_model_free(self._handle)
             self._handle = None
+
+    def _read(self) -> None:
+        """Ask libllama what it has loaded."""
+        handle = self.handle
+        self.vocabulary = binding.llama_model_get_vocab(handle)
+        self.vocabulary_size = binding.llama_vocab_n_tokens(self.vocabulary)
+        self.is_recurrent = binding.llama_model_is_recurrent(handle)
+        self.is_hybrid = binding.llama_model_is_hybrid(handle)
+        self.window = max(0, binding.llama_model_n_swa(handle))
+        self.row_size = binding.llama_model_n_embd_out(handle)
+        self.heads = binding.llama_model_n_layer_nextn(handle)
+        self.training_context = binding.llama_model_n_ctx_train(handle)
+        self.tokenizer = LibllamaTokenizer(self)
+        self.info = self._describe()
 
     def _describe(self) -> ModelInfo:
         handle = self.handle

@@ -143,9 +143,14 @@ class Passes:
         """The first rows in libllama's buffer of them, which are in the batch's order.
 
         The buffer lies behind that of the logits: where, depends on how many of those there are.
+
+        Raises:
+            DecodeError: there are none.
         """
         pointer = binding.llama_get_embeddings_nextn(self._context)
         address = binding.address_of(pointer)
+        if not address:
+            raise DecodeError("libllama has no hidden rows of its last pass")
         rows = self._row_buffers.get(address)
         if rows is None or count > len(rows):
             if len(self._row_buffers) == _MOST_BUFFERS:
@@ -233,6 +238,8 @@ class Passes:
         if not outputs:
             return self._logits[:0]
         address = binding.address_of(pointer)
+        if not address:
+            raise DecodeError(f"libllama has no logits of its last pass, which had {outputs}")
         # The buffer moves when it grows, and only then.
         if address != self._logits_address or outputs > len(self._logits):
             self._logits = np.ctypeslib.as_array(pointer, (outputs, self.limits.vocabulary))

@@ -238,7 +238,11 @@ class LibllamaRuntime:
         self._check_open()
         logits = self._passes.run(feeds)
         if self._watchers:
-            rows = self._passes.next_rows(feeds, self.model.row_size)
+            try:
+                rows = self._passes.next_rows(feeds, self.model.row_size)
+            except DecodeError:
+                self._hand_out_rows()  # lest libllama has missed that they are wanted
+                raise
             for watcher in self._watchers:
                 watcher(feeds, rows)
         return logits

@@ -6,9 +6,16 @@ from typing import TYPE_CHECKING
 
 from surefoot.runtime.base import TokenizerMissingError
 from surefoot.runtime.libllama import binding
+from surefoot.runtime.libllama.errors import TokenizingError
 
 if TYPE_CHECKING:
     from surefoot.runtime.libllama.model import Model
+
+_ATTEMPTS = 3
+"""One tells how much room is needed, the next has it; libllama may be wrong once."""
+
+_OVERFLOW = -(1 << 31)
+"""llama.h: a text of more tokens than it can count."""
 
 
 class LibllamaTokenizer:
@@ -42,6 +49,7 @@ class LibllamaTokenizer:
 
         Raises:
             TokenizerMissingError: the model file has no tokenizer.
+            TokenizingError: libllama could not do it.
         """
         vocabulary = self._vocabulary()
         if not self._exists:  # libllama would abort the process
@@ -51,14 +59,17 @@ class LibllamaTokenizer:
             )
         data = text.encode(errors="replace")
         room = len(data) + 8  # hardly ever more tokens than bytes
-        while True:
+        for _ in range(_ATTEMPTS):
             tokens = (ctypes.c_int32 * room)()
             count = binding.llama_tokenize(
                 vocabulary, data, len(data), tokens, room, add_special, special
             )
             if count >= 0:
                 return tokens[:count]
+            if count == _OVERFLOW:
+                break
             room = -count
+        raise TokenizingError(f"a text of {len(data)} bytes could not be turned into tokens")
 
     def piece(self, token: int) -> bytes:
         """A token's text as bytes, which may be part of a character; empty for control tokens.
@@ -82,12 +93,13 @@ class LibllamaTokenizer:
         if not self._exists:
             return b""
         room = 64
-        while True:
+        for _ in range(_ATTEMPTS):
             text = ctypes.create_string_buffer(room)
             length = binding.llama_token_to_piece(vocabulary, token, text, room, 0, special)
             if length >= 0:
                 return text.raw[:length]
             room = -length
+        raise TokenizingError(f"libllama does not tell the text of token {token}")
 
     def _vocabulary(self) -> int:
         """The vocabulary's handle, which goes with the model's; see there for errors."""
