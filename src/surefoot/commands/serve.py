@@ -2,7 +2,6 @@
 
 import argparse
 import sys
-from pathlib import Path
 
 from surefoot.chat.formats import FORMATS
 from surefoot.commands import options as shared
@@ -10,8 +9,7 @@ from surefoot.commands.plan import EnginePlan
 from surefoot.commands.sampling_options import add_exactness_arguments, add_sampling_arguments
 from surefoot.decoding import InvalidParameterError
 from surefoot.drafting.options import add_speculation_arguments
-from surefoot.engine import Engine
-from surefoot.runtime.base import Runtime
+from surefoot.engine import EngineThread, Facts
 
 
 def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
@@ -112,45 +110,43 @@ def run(options: argparse.Namespace) -> int:
         with plan.open() as engine:
             if options.exact == "strict":
                 engine.check_strict()
+            handle = EngineThread(engine)
+            handle.start()
             serve(
-                engine,
+                handle,
                 listener,
-                model_name=options.alias or _model_name(engine.runtime, options.model),
+                model_name=options.alias or handle.facts.info.name or options.model.stem,
                 defaults=defaults,
                 seed=options.seed,
                 answers=answers,
                 max_tokens=None if options.n_predict == -1 else options.n_predict,
-                ready=lambda url: print(_welcome(url, engine), file=sys.stderr, flush=True),
+                ready=lambda url: print(_welcome(url, handle.facts), file=sys.stderr, flush=True),
             )
     print("surefoot: stopped", file=sys.stderr)
     return 0
 
 
-def _model_name(runtime: Runtime, path: Path) -> str:
-    return runtime.info.name or path.stem
-
-
-def _welcome(url: str, engine: Engine) -> str:
-    runtime = engine.runtime
+def _welcome(url: str, facts: Facts) -> str:
     drafter = "none (speculation is off)"
-    if engine.drafter:
-        drafter = f"{engine.drafter.name}, at most {engine.max_draft} tokens a draft"
-    if engine.synthetic:
+    if facts.drafter:
+        drafter = f"{facts.drafter}, at most {facts.max_draft} tokens a draft"
+    if facts.synthetic:
         drafter += ", accepted by chance: THE TEXT IS NOT THE MODEL'S"
     return (
-        f"surefoot: {runtime.info.name} ({runtime.info.architecture}, {runtime.info.memory}), "
-        f"{runtime.slots} slots of {runtime.context_length} tokens\n"
-        f"surefoot: drafter {drafter}, rejected drafts undone by {runtime.rollback.kind}\n"
-        f"surefoot: strict decoding {_strict(engine)}\n"
+        f"surefoot: {facts.info.name} ({facts.info.architecture}, {facts.info.memory}), "
+        f"{facts.slots} slots of {facts.context_length} tokens\n"
+        f"surefoot: drafter {drafter}, rejected drafts undone by {facts.rollback.kind}\n"
+        f"surefoot: strict decoding {_strict(facts)}\n"
         f"surefoot: listening on {url}, OpenAI base URL {url}/v1 (Ctrl-C ends it)"
     )
 
 
-def _strict(engine: Engine) -> str:
-    facts = engine.exactness
-    if not facts.get("strict"):
-        return f"is not available: {facts.get('refusal', 'not measured')}"
+def _strict(facts: Facts) -> str:
+    exactness = facts.exactness
+    if not exactness.get("strict"):
+        return f"is not available: {exactness.get('refusal', 'not measured')}"
     return (
-        f"in passes of {facts['strict']} tokens: a plain round costs {facts['plain_cost']:.2f} and "
-        f"a prefill {facts['prefill_cost']:.2f} times as much as a fast one"
+        f"in passes of {exactness['strict']} tokens: a plain round costs "
+        f"{exactness['plain_cost']:.2f} and a prefill "
+        f"{exactness['prefill_cost']:.2f} times as much as a fast one"
     )

@@ -6,28 +6,34 @@ execution lives in `runtime`, the rule of decoding in `decoding`, HTTP in `serve
 
 from surefoot.engine.engine import Engine
 from surefoot.engine.generation import Delta, Entry, Generation, GenerationState
+from surefoot.engine.handle import EngineHandle, Facts, Listener, Status
 from surefoot.engine.lane import Lane, LaneOpener, LaneParts
 from surefoot.engine.request import Exactness, PromptTooLongError, Request
 from surefoot.engine.self_check import Agreement
 from surefoot.engine.summary import Summary
 from surefoot.engine.text import Span
-from surefoot.engine.thread import EngineStoppedError, EngineThread
+from surefoot.engine.thread import SHUTTING_DOWN, EngineStoppedError, EngineThread
 
 __all__ = [
+    "SHUTTING_DOWN",
     "Agreement",
     "Delta",
     "Engine",
+    "EngineHandle",
     "EngineStoppedError",
     "EngineThread",
     "Entry",
     "Exactness",
+    "Facts",
     "Generation",
     "GenerationState",
     "Lane",
     "LaneOpener",
     "LaneParts",
+    "Listener",
     "PromptTooLongError",
     "Request",
     "Span",
+    "Status",
     "Summary",
 ]

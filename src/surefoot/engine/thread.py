@@ -5,12 +5,19 @@ import threading
 from collections.abc import Callable
 from collections.abc import Sequence as Series
 
+from surefoot.constraints import Controls
 from surefoot.decoding import SurefootError
 from surefoot.engine.engine import Engine
 from surefoot.engine.generation import Delta, Generation
+from surefoot.engine.handle import Facts, Status
 from surefoot.engine.request import Request
+from surefoot.runtime.base import Tokenizer
 
 log = logging.getLogger(__name__)
+
+
+SHUTTING_DOWN = "the server is shutting down"
+"""What generations fail with that are still open when their engine stops."""
 
 
 class EngineStoppedError(SurefootError):
@@ -20,8 +27,8 @@ class EngineStoppedError(SurefootError):
 class EngineThread:
     """Steps an engine while there is work, and sleeps without polling while there is none.
 
-    Listeners are called from the engine's thread and must not block. One that raises has its
-    generation cancelled.
+    It is an `EngineHandle`. Listeners are called from the engine's thread and must not block. One
+    that raises has its generation cancelled.
 
     Args:
         engine: used by this thread alone from `start` on.
@@ -29,15 +36,50 @@ class EngineThread:
 
     def __init__(self, engine: Engine) -> None:
         self.engine = engine
+        self.facts = Facts.of(engine)
         self._wake = threading.Condition()
         self._arrived: list[Generation] = []
+        self._open = 0
+        self._refusing = False
         self._stopping = False
         self._thread = threading.Thread(target=self._run, name="surefoot-engine", daemon=True)
 
     @property
+    def tokenizer(self) -> Tokenizer:
+        """The model's tokenizer."""
+        return self.engine.runtime.tokenizer
+
+    @property
+    def controls(self) -> Controls:
+        """Makes controls for the model's vocabulary."""
+        return self.engine.controls
+
+    @property
     def stopping(self) -> bool:
-        """Whether `stop` has been called."""
-        return self._stopping
+        """Whether `refuse` or `stop` has been called."""
+        return self._refusing
+
+    @property
+    def open(self) -> int:
+        """How many generations are not over."""
+        return self._open
+
+    @property
+    def _busy(self) -> int:
+        return sum(slot.generation is not None for slot in self.engine.slots)
+
+    def status(self) -> Status:
+        """How the engine is now."""
+        engine = self.engine
+        return Status(
+            slots=len(engine.slots),
+            busy=self._busy,
+            waiting=self.waiting,
+            rounds=engine.rounds,
+            passes=sum(lane.runtime.passes for lane in engine.lanes),
+            totals=engine.totals,
+            agreement=None if engine.self_check is None else engine.self_check.agreement,
+        )
 
     @property
     def waiting(self) -> int:
@@ -54,7 +96,7 @@ class EngineThread:
 
         Raises:
             SurefootError: the request can't be served; see `Engine.submit`.
-            EngineStoppedError: `stop` has been called.
+            EngineStoppedError: no more requests are taken.
         """
         [generation] = self.submit_group([request], [listener])
         return generation
@@ -71,6 +113,9 @@ class EngineThread:
 
         def guarded(index: int, listener: Callable[[Delta], None]) -> Callable[[Delta], None]:
             def tell(delta: Delta) -> None:
+                if delta.state.over:
+                    with self._wake:
+                        self._open -= 1
                 try:
                     listener(delta)
                 except Exception:
@@ -82,9 +127,10 @@ class EngineThread:
         guards = [guarded(index, listener) for index, listener in enumerate(listeners)]
         generations += self.engine.accept(requests, guards)
         with self._wake:
-            if self._stopping:
-                raise EngineStoppedError("the server is shutting down")
+            if self._refusing:
+                raise EngineStoppedError(SHUTTING_DOWN)
             self._arrived.append(generations[0])
+            self._open += len(generations)
             self._wake.notify()
         return generations
 
@@ -94,10 +140,15 @@ class EngineThread:
         with self._wake:
             self._wake.notify()
 
+    def refuse(self) -> None:
+        """Take no more requests; what is running and waiting goes on."""
+        with self._wake:
+            self._refusing = True
+
     def stop(self) -> None:
         """Fail what is running and waiting, and wait for the thread to end."""
         with self._wake:
-            self._stopping = True
+            self._refusing = self._stopping = True
             self._wake.notify()
         if self._thread.is_alive():
             self._thread.join()
@@ -111,7 +162,7 @@ class EngineThread:
             except Exception:
                 log.exception("internal error in the engine; running requests fail")
                 self.engine.fail_all("internal error; see the server's log")
-        self.engine.fail_all("the server is shutting down")
+        self.engine.fail_all(SHUTTING_DOWN)
 
     def _take_arrivals(self) -> bool:
         """Wait for work and take it in; False once the thread should end."""

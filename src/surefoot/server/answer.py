@@ -8,7 +8,14 @@ from dataclasses import dataclass
 from functools import partial
 
 from surefoot.decoding import SurefootError
-from surefoot.engine import Delta, EngineThread, Generation, GenerationState, Summary
+from surefoot.engine import (
+    SHUTTING_DOWN,
+    Delta,
+    EngineHandle,
+    Generation,
+    GenerationState,
+    Summary,
+)
 from surefoot.server.errors import ApiError, unavailable
 from surefoot.server.order import Order
 from surefoot.server.report import total
@@ -43,7 +50,7 @@ class Answer:
         EngineStoppedError: the server is shutting down.
     """
 
-    def __init__(self, engine: EngineThread, order: Order) -> None:
+    def __init__(self, engine: EngineHandle, order: Order) -> None:
         self._engine = engine
         self._loop = asyncio.get_running_loop()
         self._queue: asyncio.Queue[News] = asyncio.Queue()
@@ -61,10 +68,13 @@ class Answer:
 
     def _hear(self, index: int, delta: Delta) -> None:
         """Pass a delta on; called in the engine's thread, which it must not disturb."""
-        if delta.state.over:
-            requests.info("%s", self.generations[index])
         with contextlib.suppress(RuntimeError):  # the loop is closed: nobody listens any more
-            self._loop.call_soon_threadsafe(self._queue.put_nowait, News(index, delta))
+            self._loop.call_soon_threadsafe(self._take, News(index, delta))
+
+    def _take(self, news: News) -> None:
+        if news.delta.state.over:
+            requests.info("%s", self.generations[news.index])
+        self._queue.put_nowait(news)
 
     async def news(self, patience: float | None = None) -> News | None:
         """The next delta; to be called while something is running.
@@ -86,7 +96,7 @@ class Answer:
         return news
 
     def _failure(self, generation: Generation) -> ApiError:
-        if self._engine.stopping:
+        if generation.error == SHUTTING_DOWN:
             return unavailable()
         return ApiError(500, generation.error or "the generation failed")
 

@@ -12,7 +12,7 @@ from surefoot import __version__
 from surefoot.chat import template_for
 from surefoot.chat.formats import FORMATS, Format, detect_format
 from surefoot.decoding import InvalidParameterError, Sampling, SurefootError
-from surefoot.engine import EngineThread
+from surefoot.engine import EngineHandle
 from surefoot.server.answer_settings import AnswerSettings
 from surefoot.server.chat import chat_router
 from surefoot.server.completions import completion_router
@@ -25,7 +25,7 @@ from surefoot.server.service import Service
 
 
 def create_app(
-    engine: EngineThread,
+    engine: EngineHandle,
     *,
     model_name: str,
     defaults: Sampling | None = None,
@@ -38,7 +38,7 @@ def create_app(
     """The application for an engine, which the caller starts and stops.
 
     Args:
-        engine: the engine in its thread.
+        engine: the engine.
         model_name: what the server calls its model.
         defaults: sampling parameters for what requests leave out; its seed is not used.
         seed: the seed of requests that give none; None or -1 draws one for each.
@@ -51,13 +51,13 @@ def create_app(
         ChatTemplateError: the model file's chat template is not valid.
         InvalidParameterError: the defaults have a bias for a token that is none.
     """
-    runtime, info = engine.engine.runtime, engine.engine.runtime.info
+    facts, info = engine.facts, engine.facts.info
     answers = answers or AnswerSettings()
     defaults = defaults or Sampling()
     for token, _ in defaults.logit_bias:
-        if not 0 <= token < runtime.vocabulary_size:
+        if not 0 <= token < facts.vocabulary_size:
             raise InvalidParameterError(
-                "logit_bias", f"there is no token {token}; ids end at {runtime.vocabulary_size - 1}"
+                "logit_bias", f"there is no token {token}; ids end at {facts.vocabulary_size - 1}"
             )
     service = Service(
         engine=engine,

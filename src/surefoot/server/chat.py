@@ -39,7 +39,7 @@ class ChatDialect:
     chunk_object = "chat.completion.chunk"
 
     def __init__(self, service: Service, body: ChatBody, parser: Callable[[], Parser]) -> None:
-        self._piece = service.runtime.tokenizer.piece
+        self._piece = service.tokenizer.piece
         self._body = body
         self._parser = parser
         self._readers: dict[int, MessageReader] = {}

@@ -33,7 +33,7 @@ class CompletionDialect:
     chunk_object = "text_completion"
 
     def __init__(self, service: Service, body: CompletionBody) -> None:
-        self._piece = service.runtime.tokenizer.piece
+        self._piece = service.tokenizer.piece
         self._body = body
         self._lengths: dict[int, int] = {}
         self._echoes: dict[int, Generation] = {}
@@ -128,7 +128,7 @@ def _order(service: Service, body: CompletionBody) -> Order:
         raise invalid("best_of", f"must be at least n, which is {body.n or 1}")
     if body.best_of is not None and body.best_of > (body.n or 1) and body.stream:
         raise invalid("best_of", "can't be streamed: which texts are the best shows in the end")
-    slots = service.runtime.slots
+    slots = service.facts.slots
     if body.best_of is not None and body.best_of > slots:
         raise invalid("best_of", f"must be at most {slots}, the number of slots (-np)")
     ruled = grammar_of(body)

@@ -19,44 +19,43 @@ def health_router(service: Service) -> APIRouter:
         """Tell how the server is."""
         if service.engine.stopping:
             raise unavailable()
-        engine = service.engine.engine
-        busy = sum(slot.generation is not None for slot in engine.slots)
+        status = service.engine.status()
         return JsonResponse(
             {
                 "status": "ok",
-                "slots_idle": len(engine.slots) - busy,
-                "slots_busy": busy,
-                "waiting": service.engine.waiting,
-                "rounds": engine.rounds,
+                "slots_idle": status.slots - status.busy,
+                "slots_busy": status.busy,
+                "waiting": status.waiting,
+                "rounds": status.rounds,
             }
         )
 
     @router.get("/props")
     async def props() -> Response:
         """Tell what is served, how it drafts, and how rejected drafts are undone."""
-        engine, info = service.engine.engine, service.runtime.info
-        rollback = service.runtime.rollback
+        facts, info = service.facts, service.facts.info
+        rollback = facts.rollback
         return JsonResponse(
             {
                 "model": service.model_name,
                 "architecture": info.architecture,
                 "memory": info.memory,
-                "total_slots": service.runtime.slots,
-                "n_ctx": service.runtime.context_length,
+                "total_slots": facts.slots,
+                "n_ctx": facts.context_length,
                 "chat_template": info.chat_template,
                 "speculation": {
                     "drafters": service.drafters,
-                    "n_max": engine.max_draft,
+                    "n_max": facts.max_draft,
                     "off": service.speculation_off(None),
-                    "synthetic": engine.synthetic is not None,
+                    "synthetic": facts.synthetic,
                 },
                 "rollback": {
                     "kind": rollback.kind,
                     "cut": rollback.cut,
                     "fork": rollback.fork,
                 },
-                "logit_noise": service.runtime.logit_noise,
-                "exact": {"default": service.exact, **engine.exactness},
+                "logit_noise": facts.logit_noise,
+                "exact": {"default": service.exact, **facts.exactness},
                 "verify": service.rule,
                 "tool_format": service.format.name,
                 "reasoning_format": service.reasoning_format,

@@ -22,8 +22,8 @@ class EngineCollector(Collector):
 
     def collect(self) -> Iterable[Metric]:
         """The figures now."""
-        engine = self._service.engine.engine
-        totals = engine.totals
+        status = self._service.engine.status()
+        totals = status.totals
         ended = CounterMetricFamily("surefoot_requests", "Requests that ended", labels=["state"])
         for state in GenerationState:
             if state.over:
@@ -37,16 +37,16 @@ class EngineCollector(Collector):
             ("accepted_tokens", "Draft tokens accepted", totals.accepted),
             ("near_ties", "Committed tokens that logit noise might change", totals.near_ties),
             ("recoveries", "Memories absorbed again after a failure", totals.recoveries),
-            ("rounds", "Rounds played", engine.rounds),
-            ("passes", "Forward passes", sum(lane.runtime.passes for lane in engine.lanes)),
+            ("rounds", "Rounds played", status.rounds),
+            ("passes", "Forward passes", status.passes),
         ):
             yield CounterMetricFamily(f"surefoot_{name}", text, value=value)
-        busy = sum(slot.generation is not None for slot in engine.slots)
-        yield GaugeMetricFamily("surefoot_slots_busy", "Slots in use", value=busy)
-        waiting = self._service.engine.waiting
-        yield GaugeMetricFamily("surefoot_requests_waiting", "Requests waiting", value=waiting)
-        if engine.self_check is not None:
-            agreement = engine.self_check.agreement
+        yield GaugeMetricFamily("surefoot_slots_busy", "Slots in use", value=status.busy)
+        yield GaugeMetricFamily(
+            "surefoot_requests_waiting", "Requests waiting", value=status.waiting
+        )
+        agreement = status.agreement
+        if agreement is not None:
             checked = CounterMetricFamily(
                 "surefoot_self_check_tokens", "Tokens scored again", labels=["agreement"]
             )

@@ -77,7 +77,7 @@ def order(
     warnings = check_foreign_fields(body.foreign)
     if body.cache_prompt is False:
         warnings.append("cache_prompt: false was ignored; what is cached is always used")
-    most_drafts = service.engine.engine.max_draft
+    most_drafts = service.facts.max_draft
     if body.max_draft is not None and body.max_draft > most_drafts > 0:
         warnings.append(f"speculative.n_max: {body.max_draft} is above the server's {most_drafts}")
     sampling = sampling_of(service, body)
@@ -123,7 +123,7 @@ def known_tokens(service: Service, field: str, tokens: list[int]) -> list[int]:
     Raises:
         ApiError: one doesn't.
     """
-    size = service.runtime.vocabulary_size
+    size = service.facts.vocabulary_size
     unknown = next((token for token in tokens if not 0 <= token < size), None)
     if unknown is not None:
         raise invalid(field, f"there is no token {unknown}; ids go from 0 to {size - 1}")
