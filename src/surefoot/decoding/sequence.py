@@ -4,6 +4,7 @@
 memory still owes. Both numbers together are all there is to know about a request in progress.
 """
 
+from collections.abc import Container
 from collections.abc import Sequence as Series
 from dataclasses import dataclass, field
 from typing import Literal
@@ -194,6 +195,24 @@ class Sequence:
         self.finish = self.ending.after(choice.token, self.generated, len(self.committed))
         if self.finish is None and self.control is not None and self.control.finished:
             self.finish = Finish("stop", self.control.finished)
+
+    def resume(
+        self, tokens: Series[int], near_ties: Container[int] = (), mu: float | None = None
+    ) -> None:
+        """Commit what was decided in an earlier life.
+
+        Args:
+            tokens: the tokens behind the prompt.
+            near_ties: positions of those that were near ties.
+            mu: mirostat's state behind them; None without it.
+
+        Raises:
+            ControlError: the control does not take them, so that they can't be its text's.
+        """
+        for token in tokens:
+            self.commit(Choice(token, near_tie=len(self.committed) in near_ties))
+        if mu is not None:
+            self.chooser.mu = mu
 
     def fail(self, reason: str) -> None:
         """Go no further, for a reason in words. What is committed stands."""

@@ -5,10 +5,11 @@ execution lives in `runtime`, the rule of decoding in `decoding`, HTTP in `serve
 """
 
 from surefoot.engine.engine import Engine
-from surefoot.engine.generation import Delta, Entry, Generation, GenerationState
+from surefoot.engine.generation import Generation
 from surefoot.engine.handle import EngineHandle, Facts, Listener, Status
+from surefoot.engine.journal import Delta, Entry, GenerationState, Journal, Progress
 from surefoot.engine.lane import Lane, LaneOpener, LaneParts
-from surefoot.engine.request import Exactness, PromptTooLongError, Request
+from surefoot.engine.request import Exactness, PromptTooLongError, Request, Resumed
 from surefoot.engine.self_check import Agreement
 from surefoot.engine.summary import Summary
 from surefoot.engine.text import Span
@@ -27,12 +28,15 @@ __all__ = [
     "Facts",
     "Generation",
     "GenerationState",
+    "Journal",
     "Lane",
     "LaneOpener",
     "LaneParts",
     "Listener",
+    "Progress",
     "PromptTooLongError",
     "Request",
+    "Resumed",
     "Span",
     "Status",
     "Summary",

@@ -8,7 +8,7 @@ from surefoot.decoding import ControlError, SurefootError
 from surefoot.engine.generation import Generation, GenerationState
 from surefoot.engine.lane import Lane
 from surefoot.engine.lanes import Lanes
-from surefoot.engine.making import Maker, stream_of
+from surefoot.engine.making import Maker
 from surefoot.engine.player import Ends
 from surefoot.engine.slot import Slot
 
@@ -114,8 +114,7 @@ class Admission:
             slot.memory.clear()
         else:
             summary.cached_tokens = slot.rewind(request.prompt)
-        generation.sequence = sequence
-        generation.stream = stream_of(sequence)
+        generation.begin(sequence)
         summary.counts = sequence.counts
         summary.synthetic = self._synthetic
         summary.exact = request.exact

@@ -8,6 +8,7 @@ again.
 import logging
 from collections.abc import Callable, Mapping
 from collections.abc import Sequence as Series
+from dataclasses import replace
 from typing import Any
 
 from surefoot.constraints import Controls
@@ -162,7 +163,7 @@ class Engine:
         for request in requests:
             self._check(request)
         generations = [
-            Generation(request, listener)
+            Generation(request, listener, self.runtime.tokenizer)
             for request, listener in zip(requests, listeners, strict=True)
         ]
         for generation in generations:
@@ -293,18 +294,18 @@ class Engine:
         generation.error = generation.error or error
         if generation.sequence is not None:
             generation.finish = generation.sequence.finish
+            generation.summary.generated_tokens = generation.sequence.generated
             if generation.sequence.control is not None:
                 thought = generation.sequence.control.reasoning_tokens
                 generation.summary.reasoning_tokens = thought
-        generation.summary.generated_tokens = len(generation.tokens)
         self.totals.add(state.value, generation.summary)
         generation.tell(accepted)
 
     # Self-check
 
     def _check_later(self, generation: Generation, sequence: Sequence) -> None:
-        request = generation.request
-        if self.self_check is None or request.rule != "coupled" or not generation.tokens:
+        request = replace(generation.request, resumed=None)
+        if self.self_check is None or request.rule != "coupled" or not sequence.generated:
             return
 
         def make(lane: Lane) -> Sequence:

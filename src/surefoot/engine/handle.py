@@ -11,7 +11,7 @@ from typing import Any, Protocol
 from surefoot.constraints import Controls
 from surefoot.decoding import InvalidParameterError, Rollback
 from surefoot.engine.engine import Engine
-from surefoot.engine.generation import Delta, Generation
+from surefoot.engine.journal import Delta, Journal
 from surefoot.engine.request import Request
 from surefoot.engine.self_check import Agreement
 from surefoot.engine.totals import Totals
@@ -134,7 +134,7 @@ class EngineHandle(Protocol):
 
     def submit_group(
         self, requests: Series[Request], listeners: Series[Listener]
-    ) -> Series[Generation]:
+    ) -> Series[Journal]:
         """Queue requests that differ in their seeds alone; the prompt is absorbed once for all.
 
         Raises:
@@ -142,7 +142,7 @@ class EngineHandle(Protocol):
             EngineStoppedError: no more requests are taken.
         """
 
-    def cancel(self, generation: Generation) -> None:
+    def cancel(self, generation: Journal) -> None:
         """Ask for a generation's end; its slot is free after at most one round."""
 
     def refuse(self) -> None:

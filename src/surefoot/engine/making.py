@@ -9,7 +9,6 @@ from surefoot.engine.generation import Entry
 from surefoot.engine.lane import Lane
 from surefoot.engine.request import Request
 from surefoot.engine.slot import Slot
-from surefoot.engine.text import TextStream
 from surefoot.engine.vocabulary import breaker_finder, controls_for, piece_for
 from surefoot.runtime.base import Runtime
 
@@ -34,13 +33,18 @@ class Maker:
         return breaker_finder(self._runtime)
 
     def sequence(self, request: Request, lane: Lane, slot: Slot) -> Sequence:
-        """A sequence with the request's prompt committed and its rules in their initial state.
+        """A sequence with the request's prompt committed, and what is resumed.
 
         Raises:
             GrammarError: the grammar is none.
+            ControlError: what is resumed breaks the rules.
         """
         control = None if request.control is None else self.controls.control(request.control)
-        return sequence_for(request, lane, slot, control, self._breakers_of(request))
+        sequence = sequence_for(request, lane, slot, control, self._breakers_of(request))
+        if request.resumed is not None:
+            resumed = request.resumed
+            sequence.resume(resumed.tokens, frozenset(resumed.near_ties), resumed.mu)
+        return sequence
 
     def _breakers_of(self, request: Request) -> Breakers:
         """The sequence breakers of DRY; none while it is off."""
@@ -84,12 +88,6 @@ def sequence_for(
         score_prompt=request.score_prompt,
         breakers=breakers,
     )
-
-
-def stream_of(sequence: Sequence) -> TextStream:
-    """What reads a sequence's text as it grows."""
-    ending = sequence.ending
-    return TextStream(ending.transcript or Transcript(), ending.piece or _no_piece)
 
 
 def prompt_entries(sequence: Sequence) -> list[Entry]:

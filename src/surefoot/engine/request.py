@@ -28,6 +28,21 @@ class PromptTooLongError(SurefootError):
 
 
 @dataclass(frozen=True, slots=True)
+class Resumed:
+    """What was decided of a text before its engine was lost.
+
+    Attributes:
+        tokens: the tokens; they have been told, and are not told again.
+        near_ties: positions of those that logit noise might have made others.
+        mu: mirostat's state behind them; None without it.
+    """
+
+    tokens: tuple[int, ...]
+    near_ties: tuple[int, ...] = ()
+    mu: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Request:
     """One completion to generate.
 
@@ -47,6 +62,7 @@ class Request:
         wish: what to tell of each token's log-probabilities; None for nothing.
         score_prompt: whether to tell those of the prompt's tokens, too.
         markup: special tokens whose text is shown, for those who parse it.
+        resumed: how the text begins; None to begin it here.
 
     Raises:
         InvalidParameterError: a value is outside its range.
@@ -65,6 +81,7 @@ class Request:
     wish: ScoreWish | None = None
     score_prompt: bool = False
     markup: frozenset[int] = frozenset()
+    resumed: Resumed | None = None
 
     def __post_init__(self) -> None:
         """Check the ranges."""

@@ -10,6 +10,7 @@ from surefoot.decoding import SurefootError
 from surefoot.engine.engine import Engine
 from surefoot.engine.generation import Delta, Generation
 from surefoot.engine.handle import Facts, Status
+from surefoot.engine.journal import Journal
 from surefoot.engine.request import Request
 from surefoot.runtime.base import Tokenizer
 
@@ -134,7 +135,7 @@ class EngineThread:
             self._wake.notify()
         return generations
 
-    def cancel(self, generation: Generation) -> None:
+    def cancel(self, generation: Journal) -> None:
         """Ask for a generation's end; its slot is free after at most one round."""
         generation.cancelled = True
         with self._wake:

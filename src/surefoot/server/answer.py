@@ -12,8 +12,8 @@ from surefoot.engine import (
     SHUTTING_DOWN,
     Delta,
     EngineHandle,
-    Generation,
     GenerationState,
+    Journal,
     Summary,
 )
 from surefoot.server.errors import ApiError, unavailable
@@ -54,7 +54,7 @@ class Answer:
         self._engine = engine
         self._loop = asyncio.get_running_loop()
         self._queue: asyncio.Queue[News] = asyncio.Queue()
-        self.generations: list[Generation] = []
+        self.generations: list[Journal] = []
         self._order = order
         try:
             for group in order.groups:
@@ -95,7 +95,7 @@ class Answer:
         self.running -= news.delta.state.over
         return news
 
-    def _failure(self, generation: Generation) -> ApiError:
+    def _failure(self, generation: Journal) -> ApiError:
         if generation.error == SHUTTING_DOWN:
             return unavailable()
         return ApiError(500, generation.error or "the generation failed")
@@ -141,7 +141,7 @@ class Answer:
         )
 
 
-def _likelihood(generation: Generation) -> float:
+def _likelihood(generation: Journal) -> float:
     """Mean log-probability of a generation's tokens."""
     scores = [entry.scores.logprob for entry in generation.entries if entry.scores is not None]
     return sum(scores) / len(scores) if scores else -math.inf

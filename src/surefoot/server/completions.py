@@ -8,7 +8,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from surefoot.constraints import ControlSpec
-from surefoot.engine import Delta, Entry, Generation
+from surefoot.engine import Delta, Entry, Journal
 from surefoot.server import logprobs
 from surefoot.server.body import read_body
 from surefoot.server.choices import JSON
@@ -36,9 +36,9 @@ class CompletionDialect:
         self._piece = service.tokenizer.piece
         self._body = body
         self._lengths: dict[int, int] = {}
-        self._echoes: dict[int, Generation] = {}
+        self._echoes: dict[int, Journal] = {}
 
-    def whole(self, index: int, generation: Generation, reason: str) -> JSON:
+    def whole(self, index: int, generation: Journal, reason: str) -> JSON:
         """The text, behind the prompt if that is wanted."""
         entries, text = list(generation.entries), generation.text
         if self._body.echo:
@@ -46,7 +46,7 @@ class CompletionDialect:
             entries, text = [*generation.prompt_entries, *entries], prompt + text
         return self._choice(index, text, reason) | self._facts(entries, 0)
 
-    def opening(self, index: int, generation: Generation) -> list[JSON]:
+    def opening(self, index: int, generation: Journal) -> list[JSON]:
         """The prompt, if it is wanted and nothing is told of its tokens, which takes a while to
         find out; else a text begins with its first piece."""
         self._lengths[index] = 0
@@ -78,7 +78,7 @@ class CompletionDialect:
         """The end of the text."""
         return [self._choice(index, "", reason)]
 
-    def _prompt(self, generation: Generation) -> str:
+    def _prompt(self, generation: Journal) -> str:
         tokens = generation.request.prompt
         return b"".join(map(self._piece, tokens)).decode(errors="replace")
 
