@@ -1,7 +1,10 @@
 """`surefoot serve`: an OpenAI-compatible HTTP server around one model."""
 
 import argparse
+import math
 import sys
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 
 from surefoot.chat.formats import FORMATS
 from surefoot.commands import options as shared
@@ -9,7 +12,8 @@ from surefoot.commands.plan import EnginePlan
 from surefoot.commands.sampling_options import add_exactness_arguments, add_sampling_arguments
 from surefoot.decoding import InvalidParameterError
 from surefoot.drafting.options import add_speculation_arguments
-from surefoot.engine import EngineThread, Facts
+from surefoot.engine import EngineHandle, EngineThread, Facts
+from surefoot.runtime.libllama import load_vocabulary
 
 
 def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
@@ -42,6 +46,28 @@ def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]"
         default=-1,
         metavar="N",
         help="most tokens for requests that set no limit (default: -1, to the end of the context)",
+    )
+    server.add_argument(
+        "--drain-timeout",
+        type=float,
+        default=30.0,
+        metavar="SECONDS",
+        help="after SIGTERM or Ctrl-C open requests may go on so long; a second signal ends them "
+        "(default: %(default)g)",
+    )
+    worker = parser.add_argument_group("worker")
+    worker.add_argument(
+        "--in-process",
+        action="store_true",
+        help="run the model in the server's own process, to debug it: a crash ends the server",
+    )
+    worker.add_argument(
+        "--worker-timeout",
+        type=float,
+        default=300.0,
+        metavar="SECONDS",
+        help="start the worker process again when it has work and gets nowhere for so long; it "
+        "must be longer than any single pass takes (default: %(default)g)",
     )
     shared.add_model_arguments(parser)
     add_sampling_arguments(parser)
@@ -93,6 +119,10 @@ def run(options: argparse.Namespace) -> int:
         raise InvalidParameterError("--reasoning-budget", "must be -1 (no limit) or more")
     if not 0 <= options.self_check <= 1:
         raise InvalidParameterError("--self-check", "must be a share from 0 to 1")
+    if not 0 <= options.drain_timeout < math.inf:
+        raise InvalidParameterError("--drain-timeout", "must be 0 or more seconds")
+    if not 0 < options.worker_timeout < math.inf:
+        raise InvalidParameterError("--worker-timeout", "must be more than 0 seconds")
     if options.exact == "strict" and options.verify == "rejection":
         raise InvalidParameterError(
             "--verify",
@@ -107,11 +137,7 @@ def run(options: argparse.Namespace) -> int:
     )
     with bind(options.host, options.port) as listener:
         print(f"surefoot: loading {options.model.name}", file=sys.stderr)
-        with plan.open() as engine:
-            if options.exact == "strict":
-                engine.check_strict()
-            handle = EngineThread(engine)
-            handle.start()
+        with _engine_for(options, plan) as handle:
             serve(
                 handle,
                 listener,
@@ -119,11 +145,45 @@ def run(options: argparse.Namespace) -> int:
                 defaults=defaults,
                 seed=options.seed,
                 answers=answers,
+                drain_seconds=options.drain_timeout,
                 max_tokens=None if options.n_predict == -1 else options.n_predict,
                 ready=lambda url: print(_welcome(url, handle.facts), file=sys.stderr, flush=True),
             )
     print("surefoot: stopped", file=sys.stderr)
     return 0
+
+
+@contextmanager
+def _engine_for(options: argparse.Namespace, plan: EnginePlan) -> Iterator[EngineHandle]:
+    """The engine at work, in a worker or in this process; stopped at the end of the context.
+
+    Raises:
+        SurefootError: it can't be had; the text says why.
+    """
+    if options.in_process:
+        with plan.open() as engine, ExitStack() as stack:
+            if options.exact == "strict":
+                engine.check_strict()
+            thread = EngineThread(engine)
+            thread.start()
+            stack.callback(thread.stop)
+            yield thread
+        return
+    from surefoot.worker import Supervisor, WorkerProcess
+    from surefoot.worker.process import python
+
+    def command(descriptor: int) -> list[str]:
+        return [*python("surefoot.commands.worker"), f"{descriptor}", *options.arguments]
+
+    with ExitStack() as stack:
+        supervisor = Supervisor(
+            lambda: WorkerProcess(command),
+            lambda: load_vocabulary(plan.settings.file),
+            options.worker_timeout,
+        )
+        stack.callback(supervisor.stop)
+        supervisor.start()
+        yield supervisor
 
 
 def _welcome(url: str, facts: Facts) -> str:

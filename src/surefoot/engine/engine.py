@@ -21,12 +21,13 @@ from surefoot.decoding import (
     Widths,
 )
 from surefoot.engine.admission import Admission
+from surefoot.engine.checking import check_requests
 from surefoot.engine.generation import Delta, Generation, GenerationState
 from surefoot.engine.lane import Lane, LaneOpener, check_strict
 from surefoot.engine.lanes import Lanes
 from surefoot.engine.making import Maker
 from surefoot.engine.player import Player
-from surefoot.engine.request import PromptTooLongError, Request
+from surefoot.engine.request import Request
 from surefoot.engine.self_check import Check, SelfCheck
 from surefoot.engine.slot import Slot
 from surefoot.engine.totals import Totals
@@ -154,14 +155,13 @@ class Engine:
         self, requests: Series[Request], listeners: Series[Callable[[Delta], None]]
     ) -> list[Generation]:
         """Make generations of requests without queueing them; safe from any thread."""
-        if len(requests) > self.runtime.slots:
-            raise InvalidParameterError(
-                "n",
-                f"must be at most {self.runtime.slots}, the number of slots, and is "
-                f"{len(requests)}; start with more (-np)",
-            )
-        for request in requests:
-            self._check(request)
+        check_requests(
+            requests,
+            slots=self.runtime.slots,
+            context_length=self.runtime.context_length,
+            no_strict=self.no_strict,
+            controls=lambda: self.controls,
+        )
         generations = [
             Generation(request, listener, self.runtime.tokenizer)
             for request, listener in zip(requests, listeners, strict=True)
@@ -174,15 +174,6 @@ class Engine:
         """Queue a generation, and the others of its group."""
         self._admission.waiting.extend(first.group)
 
-    def _check(self, request: Request) -> None:
-        """Raise what keeps the request from being served."""
-        if len(request.prompt) >= self.runtime.context_length:
-            raise PromptTooLongError(len(request.prompt), self.runtime.context_length)
-        if request.exact == "strict":
-            check_strict(self._lanes.opener)
-        if request.control is not None:
-            self.controls.check(request.control)
-
     def check_strict(self) -> Widths:
         """The width class for strict decoding.
 
@@ -190,6 +181,15 @@ class Engine:
             InvalidParameterError: it can't be done here; the text says why.
         """
         return check_strict(self._lanes.opener)
+
+    @property
+    def no_strict(self) -> str | None:
+        """Why strict decoding can't be done here, in words; None if it can."""
+        try:
+            self.check_strict()
+        except InvalidParameterError as error:
+            return error.problem
+        return None
 
     @property
     def exactness(self) -> Mapping[str, Any]:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from surefoot.constraints import Controls
-from surefoot.decoding import InvalidParameterError, Rollback
+from surefoot.decoding import Rollback
 from surefoot.engine.engine import Engine
 from surefoot.engine.journal import Delta, Journal
 from surefoot.engine.request import Request
@@ -54,11 +54,6 @@ class Facts:
     @classmethod
     def of(cls, engine: Engine) -> "Facts":
         """Those of an engine."""
-        no_strict = None
-        try:
-            engine.check_strict()
-        except InvalidParameterError as error:
-            no_strict = error.problem
         runtime = engine.runtime
         return cls(
             info=runtime.info,
@@ -71,7 +66,7 @@ class Facts:
             max_draft=engine.max_draft,
             synthetic=engine.synthetic is not None,
             exactness=dict(engine.exactness),
-            no_strict=no_strict,
+            no_strict=engine.no_strict,
         )
 
 

@@ -206,7 +206,10 @@ class Journal:
     def resumption(self) -> Request:
         """The request with what is decided already; the next progress is of an engine's that
         begins with it."""
-        self._lived = self.summary
+        lost = self.state is GenerationState.RUNNING
+        if lost:
+            recoveries = self.summary.recoveries + 1
+            self.summary = self._lived = replace(self.summary, recoveries=recoveries)
         self.state = GenerationState.WAITING
         if not self.tokens:
             return self.request

@@ -61,7 +61,7 @@ class Summary:
             decode_seconds=self.decode_seconds + later.decode_seconds,
             first_token_seconds=self.first_token_seconds or later.first_token_seconds,
             rollback_bytes=self.rollback_bytes + later.rollback_bytes,
-            recoveries=self.recoveries + later.recoveries + 1,
+            recoveries=self.recoveries + later.recoveries,
             counts=counts,
         )
 

@@ -33,11 +33,13 @@ class EngineThread:
 
     Args:
         engine: used by this thread alone from `start` on.
+        after_step: called in that thread after each step, and in the end.
     """
 
-    def __init__(self, engine: Engine) -> None:
+    def __init__(self, engine: Engine, after_step: Callable[[], None] = lambda: None) -> None:
         self.engine = engine
         self.facts = Facts.of(engine)
+        self._after_step = after_step
         self._wake = threading.Condition()
         self._arrived: list[Generation] = []
         self._open = 0
@@ -135,6 +137,12 @@ class EngineThread:
             self._wake.notify()
         return generations
 
+    def take(self, generations: Series[Generation]) -> None:
+        """Queue generations of one prompt, from `Engine.accept`, of which others keep count."""
+        with self._wake:
+            self._arrived.append(generations[0])
+            self._wake.notify()
+
     def cancel(self, generation: Journal) -> None:
         """Ask for a generation's end; its slot is free after at most one round."""
         generation.cancelled = True
@@ -163,7 +171,9 @@ class EngineThread:
             except Exception:
                 log.exception("internal error in the engine; running requests fail")
                 self.engine.fail_all("internal error; see the server's log")
+            self._after_step()
         self.engine.fail_all(SHUTTING_DOWN)
+        self._after_step()
 
     def _take_arrivals(self) -> bool:
         """Wait for work and take it in; False once the thread should end."""

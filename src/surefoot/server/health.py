@@ -20,14 +20,20 @@ def health_router(service: Service) -> APIRouter:
         if service.engine.stopping:
             raise unavailable()
         status = service.engine.status()
+        restarting = status.restarting is not None
+        # Whoever can go elsewhere should; those who come are queued all the same.
         return JsonResponse(
-            {
-                "status": "ok",
+            status_code=503 if restarting else 200,
+            headers={"Retry-After": "1"} if restarting else None,
+            content={
+                "status": "restarting" if restarting else "ok",
+                "restarts": status.restarts,
+                "reason": status.restarting,
                 "slots_idle": status.slots - status.busy,
                 "slots_busy": status.busy,
                 "waiting": status.waiting,
                 "rounds": status.rounds,
-            }
+            },
         )
 
     @router.get("/props")

@@ -39,6 +39,7 @@ class EngineCollector(Collector):
             ("recoveries", "Memories absorbed again after a failure", totals.recoveries),
             ("rounds", "Rounds played", status.rounds),
             ("passes", "Forward passes", status.passes),
+            ("worker_restarts", "Times that the worker was started again", status.restarts),
         ):
             yield CounterMetricFamily(f"surefoot_{name}", text, value=value)
         yield GaugeMetricFamily("surefoot_slots_busy", "Slots in use", value=status.busy)
