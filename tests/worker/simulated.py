@@ -2,6 +2,7 @@
 
 import socket
 import threading
+import time
 from collections.abc import Callable
 from typing import Any, Self
 
@@ -111,3 +112,10 @@ class Supervised:
 
     def __exit__(self, *_: object) -> None:
         self.supervisor.stop()
+
+    def wait_for_life(self, number: int) -> None:
+        """Until the worker of that number, counted from 1, has the requests."""
+        end = time.monotonic() + PATIENCE
+        while len(self.workers) < number or self.supervisor.status().restarting is not None:
+            assert time.monotonic() < end
+            time.sleep(0.001)

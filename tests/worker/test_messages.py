@@ -77,7 +77,7 @@ MESSAGES: list[Message] = [
     Submit([1, 2], [REQUEST, Request((1,), rule="rejection")]),
     Cancel(3),
     Stop(),
-    Ready(Facts.of(Engine(SimulatedRuntime("window", vocabulary_size=300)))),
+    Ready(Facts.of(Engine(SimulatedRuntime("windowed", vocabulary_size=300)))),
     Failed("it can't", "--exact"),
     Begun(4),
     Told(
@@ -98,10 +98,16 @@ def test_messages_come_in_order_however_the_stream_is_cut() -> None:
     left, right = socket.socketpair()
     channel = Channel(right)
     data = b"".join(len(m).to_bytes(4, "little") + m for m in map(encode, MESSAGES))
-    for byte in data[:-1]:
-        left.send(bytes([byte]))
-    arrived = [channel.receive(1.0) for _ in MESSAGES[:-1]]
-    assert channel.receive(0.01) is None
+
+    def send() -> None:
+        for byte in data[:-1]:
+            left.sendall(bytes([byte]))
+
+    sender = threading.Thread(target=send)
+    sender.start()
+    arrived = [channel.receive(5.0) for _ in MESSAGES[:-1]]
+    while sender.is_alive():
+        assert channel.receive(0.05) is None
     left.send(data[-1:])
     assert [*arrived, channel.receive(1.0)] == MESSAGES
     left.close()

@@ -78,11 +78,13 @@ def test_all_goes_on_when_workers_are_killed_again_and_again() -> None:
             running.supervisor.submit_group([request], [client])[0]
             for request, client in zip(requests, clients, strict=True)
         ]
-        for _ in range(20):
+        for lives in range(1, 21):
+            running.wait_for_life(lives)
             told = sum(len(client.deltas) for client in clients)
             time.sleep(dice.random() * 0.03)
+            # Three deaths in a row with nothing said between would be taken for somebody's fault.
             while running.supervisor.open and told == sum(len(c.deltas) for c in clients):
-                time.sleep(0.001)  # else the kill may hit a load, which the next test looks at
+                time.sleep(0.001)
             running.workers[-1].kill()
         for client in clients:
             assert client.wait() is GenerationState.FINISHED
