@@ -114,6 +114,7 @@ class Supervisor:
         self._lock = threading.RLock()
         self._open: dict[int, Journal] = {}
         self._sent: set[int] = set()
+        self._in_this_life: set[int] = set()
         self._suspicion = Suspicion()
         self._outbox: _Outbox | None = None
         self._heard = 0.0
@@ -414,6 +415,7 @@ class Supervisor:
             if not self._sent:
                 self._heard = time.monotonic()
             self._sent.update(each.id for each in group)
+            self._in_this_life.update(each.id for each in group)
             self._outbox.put(
                 Submit([each.id for each in group], [each.resumption() for each in group])
             )
@@ -426,7 +428,8 @@ class Supervisor:
             sent = [journal for journal in self._open.values() if journal.id in self._sent]
             running = [each for each in sent if each.state is GenerationState.RUNNING] or sent
             self._sent.clear()
-            guilty = self._suspicion.died_with(running)
+            guilty = self._suspicion.died_with(running, alone=len(self._in_this_life) == 1)
+            self._in_this_life.clear()
             if guilty is not None:
                 error = (
                     f"request {guilty.id} is given up: the worker died "

@@ -1,8 +1,9 @@
 """Which request may have killed the worker: told from what was running when it died.
 
 A request that has committed a token since the last death is cleared of it. One that was running at
-two deaths in a row without is a suspect, and runs alone. Who dies alone, again with nothing
-committed, is guilty. So nobody is given up for having been in bad company.
+two deaths in a row without is a suspect, and runs alone. If nobody else has run in a worker's life
+and a suspect was running at its end, again with nothing committed, it is guilty. So nobody is given
+up for having been in bad company.
 """
 
 from collections.abc import Iterable
@@ -27,11 +28,12 @@ class Suspicion:
     def __init__(self) -> None:
         self._records: dict[int, _Record] = {}
 
-    def died_with(self, running: Series[Journal]) -> Journal | None:
+    def died_with(self, running: Series[Journal], *, alone: bool) -> Journal | None:
         """Take note of a death; returns who is guilty of it, if that is known.
 
         Args:
             running: those for whom the worker was working.
+            alone: whether it had worked for one request in all of its life.
         """
         for journal in running:
             record = self._records.setdefault(journal.id, _Record())
@@ -39,7 +41,7 @@ class Suspicion:
                 record.deaths = 0
             record.deaths += 1
             record.tokens = len(journal.tokens)
-        if len(running) == 1 and self.suspects(running[0]):
+        if alone and len(running) == 1 and self.suspects(running[0]):
             return running[0]
         return None
 
