@@ -23,10 +23,11 @@ MAY_IMPORT: dict[str, set[str]] = {
     **dict.fromkeys(["drafting", "runtime", "constraints", "chat"], FOUNDATIONS),
     "engine": PARTS | FOUNDATIONS,
     "bench": ENGINE,
+    "worker": ENGINE,
     "ui": ENGINE,
     "server": ENGINE | {"ui"},
-    "commands": ENGINE | {"ui", "bench", "server"},
-    "cli": ENGINE | {"ui", "bench", "server", "commands"},
+    "commands": ENGINE | {"ui", "bench", "server", "worker"},
+    "cli": ENGINE | {"ui", "bench", "server", "commands", "worker"},
     "__main__": {"cli"},
 }
 """For each folder (or module) right below `surefoot` the others that it may import. `models` is a

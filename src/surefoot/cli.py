@@ -15,6 +15,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     _prepare_streams()
     try:
         options = parser().parse_args(arguments)
+        options.arguments = list(sys.argv[1:] if arguments is None else arguments)
         code: int = options.function(options)
     except InvalidParameterError as error:
         print(f"surefoot: error: {error}", file=sys.stderr)

@@ -5,6 +5,7 @@ import signal
 import subprocess
 import sys
 import threading
+from pathlib import Path
 from types import TracebackType
 from typing import Self
 
@@ -52,9 +53,25 @@ class ServerProcess:
             if error is None:
                 assert code == 0, self.log
 
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    @property
+    def workers(self) -> list[int]:
+        """The ids of its child processes, dead ones that nobody has waited for included."""
+        return children(self.pid)
+
+    def send(self, by: signal.Signals) -> None:
+        self._process.send_signal(by)
+
     def end(self, by: signal.Signals) -> int:
         """Send a signal and wait for the end; returns the exit code."""
-        self._process.send_signal(by)
+        self.send(by)
+        return self.wait()
+
+    def wait(self) -> int:
+        """Wait for the end; returns the exit code."""
         try:
             code = self._process.wait(30)
         except subprocess.TimeoutExpired:
@@ -73,6 +90,19 @@ class ServerProcess:
                     self.url = found.group(1)
                     self._ready.set()
         self._ready.set()
+
+
+def children(parent: int) -> list[int]:
+    """The ids of a process's children, zombies included."""
+    found = []
+    for status in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            fields = status.read_text().rpartition(")")[2].split()
+        except OSError:  # it has just gone
+            continue
+        if int(fields[1]) == parent:
+            found.append(int(status.parent.name))
+    return found
 
 
 def run_server(*options: str) -> subprocess.CompletedProcess[str]:

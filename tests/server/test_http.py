@@ -95,6 +95,7 @@ def test_health_tells_what_is_free(server: Running) -> None:
         "waiting": 0,
         "rounds": server.engine.rounds,
         "stalled": [],
+        "restarts": 0,
     }
 
 

@@ -238,7 +238,7 @@ def test_a_connection_serves_one_request_after_another(server: ServerProcess) ->
 @pytest.mark.parametrize("by", [signal.SIGINT, signal.SIGTERM], ids=lambda by: by.name)
 def test_a_signal_ends_the_server_cleanly_while_a_stream_runs(by: signal.Signals) -> None:
     with (
-        ServerProcess("--parallel", "1", "--ctx-size", "4096") as server,
+        ServerProcess("--parallel", "1", "--ctx-size", "4096", "--drain-timeout", "0") as server,
         httpx.Client(base_url=server.url, timeout=60) as client,
         client.stream("POST", "/v1/completions", json={**LONG, "stream": True}) as response,
     ):

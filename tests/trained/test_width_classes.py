@@ -191,9 +191,10 @@ def test_choices_that_change_with_the_width_are_near_ties(name: str, opened: Ope
             for index, (one, other) in enumerate(zip(base, rows, strict=False)):
                 for sampling in samplings:
                     expected = choose(one, sampling, prompt + index, tolerance)
-                    if choose(other, sampling, prompt + index, tolerance).token != expected.token:
+                    found = choose(other, sampling, prompt + index, tolerance)
+                    if found.token != expected.token:
                         changed += 1
-                        assert expected.near_tie, (number, index, sampling)
+                        assert expected.near_tie or found.near_tie, (number, index, sampling)
             if places >= 2000:
                 break
     assert places >= 2000

@@ -1,21 +1,23 @@
 """`surefoot serve`: an OpenAI-compatible HTTP server around one model."""
 
 import argparse
+import math
 import sys
 from pathlib import Path
 
 from surefoot.chat.formats import FORMATS
 from surefoot.commands import options as shared
-from surefoot.commands.cache_options import add_cache_arguments, cache_line
+from surefoot.commands.cache_options import add_cache_arguments
 from surefoot.commands.llama_server import add_ineffective_arguments
 from surefoot.commands.model_options import add_model_arguments
 from surefoot.commands.parser import CommandParser
 from surefoot.commands.plan import EnginePlan
+from surefoot.commands.running import engine_at_work, queue_settings
 from surefoot.commands.sampling_options import add_exactness_arguments, add_sampling_arguments
+from surefoot.commands.welcome import welcome
 from surefoot.decoding import InvalidParameterError
 from surefoot.drafting.options import add_speculation_arguments
-from surefoot.engine import PATIENCE, STALL_SECONDS, Engine, QueueSettings
-from surefoot.runtime.base import Runtime
+from surefoot.engine import PATIENCE, STALL_SECONDS
 
 
 def add_parser(subparsers: "argparse._SubParsersAction[CommandParser]") -> None:
@@ -97,6 +99,28 @@ def add_parser(subparsers: "argparse._SubParsersAction[CommandParser]") -> None:
         help="rounds in a row without an accepted draft token that end a request's speculation; "
         "0 for any number (default: %(default)s)",
     )
+    server.add_argument(
+        "--drain-timeout",
+        type=float,
+        default=30.0,
+        metavar="SECONDS",
+        help="after SIGTERM or Ctrl-C open requests may go on so long; a second signal ends them "
+        "(default: %(default)g)",
+    )
+    worker = parser.add_argument_group("worker")
+    worker.add_argument(
+        "--in-process",
+        action="store_true",
+        help="run the model in the server's own process, to debug it: a crash ends the server",
+    )
+    worker.add_argument(
+        "--worker-timeout",
+        type=float,
+        default=300.0,
+        metavar="SECONDS",
+        help="start the worker process again when it has work and gets nowhere for so long; it "
+        "must be longer than any single pass takes (default: %(default)g)",
+    )
     add_model_arguments(parser)
     add_sampling_arguments(parser)
     add_exactness_arguments(parser)
@@ -141,7 +165,7 @@ def run(options: argparse.Namespace) -> int:
     shared.set_up_logging(options)
     plan = EnginePlan.of(options, options.parallel)
     with shared.as_options():
-        queue = QueueSettings(options.queue, options.queue_timeout)
+        queue = queue_settings(options)
     if options.alias is not None and not options.alias.isprintable():
         raise InvalidParameterError("--alias", "must be printable text")
     if options.n_predict < 1 and options.n_predict != -1:
@@ -154,6 +178,10 @@ def run(options: argparse.Namespace) -> int:
         raise InvalidParameterError("--watchdog-rounds", "must be 0 (any number) or more")
     if not 0 <= options.self_check <= 1:
         raise InvalidParameterError("--self-check", "must be a share from 0 to 1")
+    if not 0 <= options.drain_timeout < math.inf:
+        raise InvalidParameterError("--drain-timeout", "must be 0 or more seconds")
+    if not 0 < options.worker_timeout < math.inf:
+        raise InvalidParameterError("--worker-timeout", "must be more than 0 seconds")
     if options.exact == "strict" and options.verify == "rejection":
         raise InvalidParameterError(
             "--verify",
@@ -173,19 +201,20 @@ def run(options: argparse.Namespace) -> int:
     )
     with bind(options.host, options.port) as listener:
         print(f"surefoot: loading {options.model.name}", file=sys.stderr)
-        with plan.open(queue) as engine:
-            if options.exact == "strict":
-                engine.check_strict()
+        with engine_at_work(options, plan, queue) as handle:
             serve(
-                engine,
+                handle,
                 listener,
-                model_name=options.alias or _model_name(engine.runtime, options.model),
+                model_name=options.alias or handle.facts.info.name or options.model.stem,
                 defaults=plan.sampling,
                 seed=options.seed,
                 answers=answers,
                 keys=keys,
+                drain_seconds=options.drain_timeout,
                 max_tokens=None if options.n_predict == -1 else options.n_predict,
-                ready=lambda url: print(_welcome(url, engine), file=sys.stderr, flush=True),
+                ready=lambda url: print(
+                    welcome(url, handle.facts, plan.cache), file=sys.stderr, flush=True
+                ),
             )
     print("surefoot: stopped", file=sys.stderr)
     return 0
@@ -206,34 +235,3 @@ def _keys(options: argparse.Namespace) -> tuple[str, ...]:
         name = "--api-key" if options.api_key else "--api-key-file"
         raise InvalidParameterError(name, "holds no key; leave it out to let everybody in")
     return found
-
-
-def _model_name(runtime: Runtime, path: Path) -> str:
-    return runtime.info.name or path.stem
-
-
-def _welcome(url: str, engine: Engine) -> str:
-    runtime = engine.runtime
-    drafter = "none (speculation is off)"
-    if engine.drafter:
-        drafter = f"{engine.drafter.name}, at most {engine.max_draft} tokens a draft"
-    if engine.synthetic:
-        drafter += ", accepted by chance: THE TEXT IS NOT THE MODEL'S"
-    return (
-        f"surefoot: {runtime.info.name} ({runtime.info.architecture}, {runtime.info.memory}), "
-        f"{runtime.slots} slots of {runtime.context_length} tokens\n"
-        f"surefoot: drafter {drafter}, rejected drafts undone by {runtime.rollback.kind}\n"
-        f"surefoot: prompt cache {cache_line(engine.cache.describe(), engine.cache.settings)}\n"
-        f"surefoot: strict decoding {_strict(engine)}\n"
-        f"surefoot: listening on {url}, OpenAI base URL {url}/v1 (Ctrl-C ends it)"
-    )
-
-
-def _strict(engine: Engine) -> str:
-    facts = engine.exactness
-    if not facts.get("strict"):
-        return f"is not available: {facts.get('refusal', 'not measured')}"
-    return (
-        f"in passes of {facts['strict']} tokens: a plain round costs {facts['plain_cost']:.2f} and "
-        f"a prefill {facts['prefill_cost']:.2f} times as much as a fast one"
-    )

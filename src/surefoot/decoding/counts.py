@@ -1,6 +1,7 @@
 """What the rounds of a sequence did, in numbers."""
 
 from dataclasses import dataclass, field
+from itertools import zip_longest
 
 
 @dataclass(slots=True)
@@ -77,6 +78,28 @@ class Counts:
         counts = self._of(drafter)
         counts.failure = counts.failure or reason
 
+    def plus(self, other: "Counts") -> "Counts":
+        """Both together."""
+        parts: dict[str, DrafterCounts] = {}
+        for name, part in [*self.by_drafter.items(), *other.by_drafter.items()]:
+            total = parts.setdefault(name, DrafterCounts())
+            total.drafts += part.drafts
+            total.drafted += part.drafted
+            total.accepted += part.accepted
+            total.failure = total.failure or part.failure
+        return Counts(
+            rounds=self.rounds + other.rounds,
+            drafted=self.drafted + other.drafted,
+            accepted=self.accepted + other.accepted,
+            drafted_by_position=_sums(self.drafted_by_position, other.drafted_by_position),
+            accepted_by_position=_sums(self.accepted_by_position, other.accepted_by_position),
+            by_drafter=parts,
+            rollbacks=self.rollbacks + other.rollbacks,
+            drafter_errors=self.drafter_errors + other.drafter_errors,
+            near_tie_positions=[*self.near_tie_positions, *other.near_tie_positions],
+            speculation_off="; ".join(filter(None, (self.speculation_off, other.speculation_off))),
+        )
+
     def _of(self, drafter: str) -> DrafterCounts:
         return self.by_drafter.setdefault(drafter, DrafterCounts())
 
@@ -94,6 +117,10 @@ class Counts:
     def mean_length(self) -> float | None:
         """Mean tokens committed in a round by a full count: 1 + accepted / rounds."""
         return 1 + self.accepted / self.rounds if self.rounds else None
+
+
+def _sums(first: list[int], second: list[int]) -> list[int]:
+    return [a + b for a, b in zip_longest(first, second, fillvalue=0)]
 
 
 def _count_up(totals: list[int], reached: int, length: int = 0) -> None:

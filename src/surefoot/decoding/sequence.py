@@ -5,6 +5,7 @@ the tokens that the model no longer sees are taken out of it.) `pending` is what
 memory still owes. Both numbers together are all there is to know about a request in progress.
 """
 
+from collections.abc import Container
 from collections.abc import Sequence as Series
 from dataclasses import dataclass, field
 from typing import Literal
@@ -223,6 +224,24 @@ class Sequence:
         self.gone += discard
         self.intact = min(self.intact, keep)
         self.sound = len(self.committed) - 1
+
+    def resume(
+        self, tokens: Series[int], near_ties: Container[int] = (), mu: float | None = None
+    ) -> None:
+        """Commit what was decided in an earlier life.
+
+        Args:
+            tokens: the tokens behind the prompt.
+            near_ties: positions of those that were near ties.
+            mu: mirostat's state behind them; None without it.
+
+        Raises:
+            ControlError: the control does not take them, so that they can't be its text's.
+        """
+        for token in tokens:
+            self.commit(Choice(token, near_tie=self.position in near_ties))
+        if mu is not None:
+            self.chooser.mu = mu
 
     def fail(self, reason: str) -> None:
         """Go no further, for a reason in words. What is committed stands."""

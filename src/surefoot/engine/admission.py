@@ -9,7 +9,7 @@ from surefoot.engine.deadlines import time_is_up
 from surefoot.engine.generation import Generation, GenerationState
 from surefoot.engine.lane import Lane
 from surefoot.engine.lanes import Lanes
-from surefoot.engine.making import Maker, stream_of
+from surefoot.engine.making import Maker
 from surefoot.engine.player import Ends
 from surefoot.engine.queue import Queue
 from surefoot.engine.request import Request
@@ -172,8 +172,7 @@ class Admission:
         summary.cached_tokens = summary.reuse.tokens
         slot.checkpoint = slot.memory.length
         slot.stops = [] if lane.strict else self._cache.stops(request, slot.memory.length)
-        generation.sequence = sequence
-        generation.stream = stream_of(sequence)
+        generation.begin(sequence)
         summary.counts = sequence.counts
         summary.synthetic = self._synthetic
         summary.exact = request.exact

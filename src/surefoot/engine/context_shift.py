@@ -15,7 +15,6 @@ from surefoot.decoding import InvalidParameterError, Sequence
 from surefoot.engine.lane import Lane
 from surefoot.engine.request import Request
 from surefoot.engine.slot import Slot
-from surefoot.runtime.base import Runtime
 
 log = logging.getLogger(__name__)
 
@@ -23,20 +22,20 @@ _RESERVED = 4
 """So many tokens of a context are never kept, so that there is something to give up."""
 
 
-def check_shift(name: str, runtime: Runtime) -> None:
+def check_shift(name: str, refusal: str) -> None:
     """See that the model can shift.
 
     Args:
         name: what the user called the parameter.
-        runtime: the model.
+        refusal: `Runtime.shift_refusal`.
 
     Raises:
         InvalidParameterError: it can't; the text says why.
     """
-    if runtime.shift_refusal:
+    if refusal:
         raise InvalidParameterError(
             name,
-            f"is not possible with this model: {runtime.shift_refusal}; a text ends where its "
+            f"is not possible with this model: {refusal}; a text ends where its "
             "context does (a larger -c makes that later)",
         )
 

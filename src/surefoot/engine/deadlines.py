@@ -24,6 +24,9 @@ def time_is_up(generation: Generation, now: float) -> Finish | None:
     if limit is None or generation.first_token is None:
         return None
     # As in llama-server, where the limit is meant for completions of code: whole lines.
-    if now - generation.first_token >= limit and "\n" in generation.text:
-        return TIME_LIMIT
-    return None
+    return TIME_LIMIT if now - generation.first_token >= limit and _has_line(generation) else None
+
+
+def _has_line(generation: Generation) -> bool:
+    transcript = generation.sequence.ending.transcript if generation.sequence else None
+    return transcript is not None and b"\n" in transcript.text

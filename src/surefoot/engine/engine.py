@@ -9,6 +9,7 @@ import logging
 import time
 from collections.abc import Callable, Mapping
 from collections.abc import Sequence as Series
+from dataclasses import replace
 from typing import Any
 
 from surefoot.constraints import Controls
@@ -22,6 +23,7 @@ from surefoot.decoding import (
 )
 from surefoot.engine.admission import Admission
 from surefoot.engine.cache import CacheSettings, PromptCache
+from surefoot.engine.checking import check_requests
 from surefoot.engine.context_shift import check_shift, make_room
 from surefoot.engine.deadlines import time_is_up
 from surefoot.engine.generation import Delta, Generation, GenerationState
@@ -32,7 +34,7 @@ from surefoot.engine.making import Maker
 from surefoot.engine.observing import Observer, Observers
 from surefoot.engine.player import Player
 from surefoot.engine.queue import Queue, QueueSettings
-from surefoot.engine.request import PromptTooLongError, Request
+from surefoot.engine.request import Request
 from surefoot.engine.self_check import Check, SelfCheck
 from surefoot.engine.slot import Slot
 from surefoot.engine.totals import Totals
@@ -88,7 +90,7 @@ class Engine:
         stall_seconds: float = STALL_SECONDS,
     ) -> None:
         if context_shift:
-            check_shift("context_shift", runtime)
+            check_shift("context_shift", runtime.shift_refusal)
         self.context_shift = context_shift
         self.runtime = runtime
         self.totals = Totals()
@@ -217,16 +219,17 @@ class Engine:
         self, requests: Series[Request], listeners: Series[Callable[[Delta], None]]
     ) -> list[Generation]:
         """Make generations of requests without queueing them; safe from any thread."""
-        if len(requests) > self.runtime.slots:
-            raise InvalidParameterError(
-                "n",
-                f"must be at most {self.runtime.slots}, the number of slots, and is "
-                f"{len(requests)}; start with more (-np)",
-            )
-        for request in requests:
-            self._check(request)
+        check_requests(
+            requests,
+            slots=self.runtime.slots,
+            vocabulary_size=self.runtime.vocabulary_size,
+            context_length=self.runtime.context_length,
+            no_strict=self.no_strict,
+            no_shift=self.runtime.shift_refusal,
+            controls=lambda: self.controls,
+        )
         generations = [
-            Generation(request, listener, self._now())
+            Generation(request, listener, self.runtime.tokenizer, self._now())
             for request, listener in zip(requests, listeners, strict=True)
         ]
         for generation in generations:
@@ -251,18 +254,6 @@ class Engine:
         busy = sum(len(lane.busy) for lane in (self._lanes.strict if strict else [self.main]))
         self.queue.check(len(group), elsewhere, self.runtime.slots - busy)
 
-    def _check(self, request: Request) -> None:
-        """Raise what keeps the request from being served."""
-        if len(request.prompt) >= self.runtime.context_length:
-            raise PromptTooLongError(len(request.prompt), self.runtime.context_length)
-        request.sampling.check_tokens(self.runtime.vocabulary_size)
-        if request.exact == "strict":
-            check_strict(self._lanes.opener)
-        if request.context_shift:
-            check_shift("context_shift", self.runtime)
-        if request.control is not None:
-            self.controls.check(request.control)
-
     def check_strict(self) -> Widths:
         """The width class for strict decoding.
 
@@ -270,6 +261,15 @@ class Engine:
             InvalidParameterError: it can't be done here; the text says why.
         """
         return check_strict(self._lanes.opener)
+
+    @property
+    def no_strict(self) -> str | None:
+        """Why strict decoding can't be done here, in words; None if it can."""
+        try:
+            self.check_strict()
+        except InvalidParameterError as error:
+            return error.problem
+        return None
 
     @property
     def exactness(self) -> Mapping[str, Any]:
@@ -291,6 +291,11 @@ class Engine:
         return self._pulse.health(self._lanes.all, [*arrived, *tuple(self.waiting)], self._now())
 
     # The loop
+
+    @property
+    def now(self) -> float:
+        """The time by the engine's clock, in seconds."""
+        return self._now()
 
     @property
     def idle(self) -> bool:
@@ -363,7 +368,7 @@ class Engine:
         for lane in self.lanes:
             for slot in lane.busy:
                 generation, sequence = slot.running
-                if generation.first_token is None and generation.tokens:
+                if generation.first_token is None and sequence.generated:
                     generation.first_token = now
                 if (finish := time_is_up(generation, now)) is not None:
                     sequence.finish = finish
@@ -419,11 +424,11 @@ class Engine:
         generation.error = generation.error or error
         if generation.sequence is not None:
             generation.finish = generation.finish or generation.sequence.finish
+            generation.summary.generated_tokens = generation.sequence.generated
             if generation.sequence.control is not None:
                 thought = generation.sequence.control.reasoning_tokens
                 generation.summary.reasoning_tokens = thought
         generation.summary.cause = generation.finish.cause if generation.finish else ""
-        generation.summary.generated_tokens = len(generation.tokens)
         self.totals.add(state.value, generation.summary)
         self.observers.ended(generation)
         generation.tell(accepted)
@@ -431,8 +436,8 @@ class Engine:
     # Self-check
 
     def _check_later(self, generation: Generation, sequence: Sequence) -> None:
-        request = generation.request
-        if self.self_check is None or request.rule != "coupled" or not generation.tokens:
+        request = replace(generation.request, resumed=None)
+        if self.self_check is None or request.rule != "coupled" or not sequence.generated:
             return
         if sequence.gone:  # it is no straight decode of anything
             return

@@ -1,162 +1,87 @@
-"""A generation: one request on its way through the engine, and what its client hears of it."""
+"""A generation: a request on its way through the engine, with the sequence that decodes it."""
 
-import itertools
 from collections.abc import Callable
 from collections.abc import Sequence as Series
-from enum import Enum
-from typing import NamedTuple
 
-from surefoot.decoding import Finish, Scores, Sequence
+from surefoot.decoding import Sequence
+from surefoot.engine.journal import Delta, Entry, GenerationState, Journal, Progress
 from surefoot.engine.request import Request
-from surefoot.engine.summary import Summary
-from surefoot.engine.text import Span, TextStream
+from surefoot.runtime.base import Tokenizer
 
-_ids = itertools.count(1)
-
-
-class GenerationState(Enum):
-    """Where a generation stands."""
-
-    WAITING = "waiting"
-    RUNNING = "running"
-    FINISHED = "finished"
-    CANCELLED = "cancelled"
-    FAILED = "failed"
-
-    @property
-    def over(self) -> bool:
-        """Whether nothing more will happen."""
-        return self not in (GenerationState.WAITING, GenerationState.RUNNING)
+__all__ = ["Delta", "Entry", "Generation", "GenerationState"]
 
 
-class Entry(NamedTuple):
-    """A token whose text has been shown, or was to be.
+class Generation(Journal):
+    """A journal and the engine's side of it, which the engine alone writes.
 
     Attributes:
-        token: the token.
-        piece: its text as bytes, which may be part of a character; empty for an end token.
-        scores: its log-probabilities, if they are wanted; None for a prompt's first token, too.
-    """
-
-    token: int
-    piece: bytes
-    scores: Scores | None = None
-
-
-class Delta(NamedTuple):
-    """What one round, or the end, added.
-
-    Attributes:
-        spans: new text, in order; may be empty while a character or stop string is incomplete.
-        tokens: the committed tokens, an end token included.
-        state: where the generation stands now; with a state that is over this is the last delta.
-        entries: the tokens that the new text ends with or goes beyond. What is held back, and what
-            a stop string has cut off, is not among them.
-    """
-
-    spans: list[Span]
-    tokens: list[int]
-    state: GenerationState
-    entries: Series[Entry] = ()
-
-    @property
-    def text(self) -> str:
-        """The new text."""
-        return "".join(span.text for span in self.spans)
-
-
-class Generation:
-    """A request in progress. The engine writes it; a client reads it and may cancel it.
-
-    Attributes:
-        id: unique in this process.
-        request: what was asked for.
-        state: where it stands.
-        sequence: its journal; None while it waits for a slot.
-        summary: its figures so far.
-        finish: why it ended, once it has finished.
-        error: what went wrong, in words, if it failed.
-        cancelled: set to ask for its end; it is honoured within one round.
-        text: the text so far.
-        entries: the tokens behind it; see `Delta`.
-        prompt_entries: the prompt's tokens with their scores, once it has been absorbed; only if
-            the request wants them.
-        group: generations of the same prompt that were submitted together, this one included.
-        submitted: when it was asked for, by the engine's clock.
-        first_token: when its first token was seen to be there, likewise; None while there is none.
-        retry_after: seconds after which the same request may be tried again, if it has failed only
-            because the server was busy; None else.
+        sequence: what decodes it; None while it waits for a slot.
+        outlet: takes what is told in the place of this journal, if another process keeps it.
+        begun: called when a slot has been found.
     """
 
     def __init__(
-        self, request: Request, listener: Callable[[Delta], None], submitted: float = 0.0
+        self,
+        request: Request,
+        listener: Callable[[Delta], None],
+        tokenizer: Tokenizer,
+        submitted: float = 0.0,
     ) -> None:
-        self.id = next(_ids)
-        self.submitted = submitted
-        self.request = request
-        self.state = GenerationState.WAITING
+        super().__init__(request, listener, tokenizer, submitted)
+        self.group: Series[Generation] = [self]
         self.sequence: Sequence | None = None
-        self.summary = Summary(prompt_tokens=len(request.prompt))
-        self.finish: Finish | None = None
-        self.error: str | None = None
-        self.first_token: float | None = None
-        self.retry_after: int | None = None
-        self.cancelled = False
-        self.text = ""
-        self.entries: list[Entry] = []
-        self.prompt_entries: list[Entry] = []
-        self.group: list[Generation] = [self]
-        self.stream: TextStream | None = None
-        self._listener = listener
-        self._told = 0
+        self.outlet: Callable[[Progress], None] | None = None
+        self.begun: Callable[[], None] = lambda: None
+        self._told = 0 if request.resumed is None else len(request.resumed.tokens)
+        self._ties_told = 0 if request.resumed is None else len(request.resumed.near_ties)
+        self._prompt_told = not request.score_prompt
 
-    def __str__(self) -> str:
-        """One line that says how it went."""
-        summary, counts = self.summary, self.summary.counts
-        end = self.finish.cause if self.finish else self.error or self.state.value
-        return (
-            f"request {self.id}: {summary.prompt_tokens} prompt tokens ({summary.cached_tokens} "
-            f"cached), {summary.generated_tokens} generated ({end}), {counts.rounds} rounds, "
-            f"{counts.accepted} of {counts.drafted} drafted tokens accepted, "
-            f"{summary.decode_tokens_per_s or 0:.0f} tokens/s"
-        )
-
-    @property
-    def tokens(self) -> list[int]:
-        """The generated tokens, an end token included."""
-        if self.sequence is None:
-            return []
-        return self.sequence.shed + self.sequence.committed[self.sequence.prompt_length :]
+    def begin(self, sequence: Sequence) -> None:
+        """Take the sequence that decodes it."""
+        self.sequence = sequence
+        self.begun()
 
     def tell(self, accepted: int = 0) -> None:
-        """Tell the client what is new.
+        """Tell what is new.
 
         Args:
             accepted: how many of the new tokens, from the first on, were accepted draft tokens.
         """
-        tokens = self.tokens[self._told :]
-        self._told += len(tokens)
-        spans: list[Span] = []
-        if self.stream is not None:
-            for index, token in enumerate(tokens):
-                self.stream.append(token, drafted=index < accepted)
-            spans = self.stream.read(final=self.state.over)
-        entries = self._released()
-        delta = Delta(spans, tokens, self.state, entries)
-        self.text += delta.text
-        self.entries += entries
-        self._listener(delta)
+        progress = self._progress(accepted)
+        (self.outlet or self.hear)(progress)
 
-    def _released(self) -> list[Entry]:
-        """The tokens whose text has been shown since the last call."""
-        if self.stream is None or self.sequence is None:
-            return []
-        start, scores = len(self.entries), self.sequence.scores
-        return [
-            Entry(
-                token=self.tokens[index],
-                piece=self.stream.piece(self.tokens[index]),
-                scores=scores[index] if index < len(scores) else None,
+    def _progress(self, accepted: int) -> Progress:
+        sequence, over = self.sequence, self.state.over
+        summary = self.summary if over else None
+        if sequence is None:
+            return Progress(
+                [],
+                0,
+                self.state,
+                [],
+                [],
+                summary=summary,
+                finish=self.finish,
+                error=self.error,
+                retry_after=self.retry_after,
             )
-            for index in range(start, self.stream.released)
-        ]
+        told = self._told - len(sequence.shed)
+        tokens = sequence.committed[sequence.prompt_length + told :]
+        self._told += len(tokens)
+        ties = sequence.counts.near_tie_positions[self._ties_told :]
+        self._ties_told += len(ties)
+        prompt_scores = None
+        if not self._prompt_told:
+            self._prompt_told, prompt_scores = True, sequence.prompt_scores
+        return Progress(
+            tokens=tokens,
+            accepted=accepted,
+            state=self.state,
+            scores=sequence.scores[len(sequence.scores) - len(tokens) :] if sequence.wish else [],
+            near_ties=ties,
+            mu=sequence.chooser.mu,
+            prompt_scores=prompt_scores,
+            summary=summary,
+            finish=self.finish,
+            error=self.error,
+        )

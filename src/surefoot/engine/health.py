@@ -44,7 +44,8 @@ class Health:
     """How an engine is.
 
     Attributes:
-        status: "degraded" if a slot is stalled, or requests wait that nobody takes.
+        status: "degraded" if a slot is stalled, or requests wait that nobody takes; "restarting"
+            if the worker has died and is started again.
         live: whether anything moves that should; false if there is work and all of it stands still.
         reason: why it is degraded, in words; None if it is not.
         slots_idle: slots that are free.
@@ -55,7 +56,7 @@ class Health:
         stalled: the slots that do not move.
     """
 
-    status: Literal["ok", "degraded"] = "ok"
+    status: Literal["ok", "degraded", "restarting"] = "ok"
     live: bool = True
     reason: str | None = None
     slots_idle: int = 0

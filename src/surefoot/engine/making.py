@@ -6,11 +6,9 @@ from surefoot.constraints import Controls
 from surefoot.decoding import NO_BREAKERS, Breakers, Control, Ending, Sequence, Transcript
 from surefoot.decoding.sampling import BreakerFinder
 from surefoot.engine.context_shift import shifts
-from surefoot.engine.generation import Entry
 from surefoot.engine.lane import Lane
 from surefoot.engine.request import Request
 from surefoot.engine.slot import Slot
-from surefoot.engine.text import TextStream
 from surefoot.engine.vocabulary import breaker_finder, controls_for, piece_for
 from surefoot.runtime.base import Runtime
 
@@ -37,14 +35,18 @@ class Maker:
         return breaker_finder(self._runtime)
 
     def sequence(self, request: Request, lane: Lane, slot: Slot) -> Sequence:
-        """A sequence with the request's prompt committed and its rules in their initial state.
+        """A sequence with the request's prompt committed, and what is resumed.
 
         Raises:
             GrammarError: the grammar is none.
+            ControlError: what is resumed breaks the rules.
         """
         control = None if request.control is None else self.controls.control(request.control)
         sequence = sequence_for(request, lane, slot, control, self._breakers_of(request))
         sequence.ending.shifts = shifts(request, default=self._context_shift)
+        if request.resumed is not None:
+            resumed = request.resumed
+            sequence.resume(resumed.tokens, frozenset(resumed.near_ties), resumed.mu)
         return sequence
 
     def _breakers_of(self, request: Request) -> Breakers:
@@ -89,21 +91,3 @@ def sequence_for(
         score_prompt=request.score_prompt,
         breakers=breakers,
     )
-
-
-def stream_of(sequence: Sequence) -> TextStream:
-    """What reads a sequence's text as it grows."""
-    ending = sequence.ending
-    return TextStream(ending.transcript or Transcript(), ending.piece or _no_piece)
-
-
-def prompt_entries(sequence: Sequence) -> list[Entry]:
-    """The prompt's tokens; the first has no score, since nothing stands in front of it."""
-    piece = sequence.ending.piece or _no_piece
-    tokens = sequence.committed[: sequence.prompt_length]
-    scores = [None, *sequence.prompt_scores]
-    return [Entry(t, piece(t), s) for t, s in zip(tokens, scores, strict=False)]
-
-
-def _no_piece(token: int) -> bytes:  # noqa: ARG001 - no token has a text
-    return b""

@@ -19,7 +19,6 @@ from surefoot.decoding import (
 from surefoot.engine.cache import PromptCache
 from surefoot.engine.generation import Generation, GenerationState
 from surefoot.engine.lane import Lane
-from surefoot.engine.making import prompt_entries
 from surefoot.engine.observing import Observer
 from surefoot.engine.prefill_plan import chunk_room, shares
 from surefoot.engine.reuse import Reuse
@@ -113,8 +112,6 @@ class Player:
             self._observer.absorbed(slot, tokens)
             self._cache.passed(slot)
             slot.prefilling = owes_prompt(lane, sequence)
-            if not slot.prefilling and sequence.score_prompt and not sequence.gone:
-                generation.prompt_entries = prompt_entries(sequence)
         self._share_prompts(lane)
 
     def _next_to_prefill(self, lane: Lane) -> list[Slot]:
@@ -155,8 +152,6 @@ class Player:
                 slot.prefilling = owes_prompt(lane, sequence)
                 leader_sequence = leader.running[1]
                 sequence.prompt_scores = list(leader_sequence.prompt_scores)
-                if sequence.score_prompt:
-                    generation.prompt_entries = prompt_entries(sequence)
 
     def play(self, lane: Lane) -> None:
         """One round for all generations whose prompt is absorbed.

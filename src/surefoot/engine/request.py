@@ -32,6 +32,21 @@ class PromptTooLongError(SurefootError):
 
 
 @dataclass(frozen=True, slots=True)
+class Resumed:
+    """What was decided of a text before its engine was lost.
+
+    Attributes:
+        tokens: the tokens; they have been told, and are not told again.
+        near_ties: positions of those that logit noise might have made others.
+        mu: mirostat's state behind them; None without it.
+    """
+
+    tokens: tuple[int, ...]
+    near_ties: tuple[int, ...] = ()
+    mu: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Request:
     """One completion to generate.
 
@@ -62,6 +77,7 @@ class Request:
             engine. See `engine/context_shift.py`.
         n_keep: so many tokens of the prompt stay then; -1 for all.
         n_discard: so many tokens behind those are given up then; 0 for half of the rest.
+        resumed: how the text begins; None to begin it here.
 
     Raises:
         InvalidParameterError: a value is outside its range.
@@ -89,6 +105,7 @@ class Request:
     context_shift: bool | None = None
     n_keep: int = 0
     n_discard: int = 0
+    resumed: Resumed | None = None
 
     def __post_init__(self) -> None:
         """Check the ranges."""

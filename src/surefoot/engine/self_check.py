@@ -8,7 +8,7 @@ import logging
 import random
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -49,6 +49,16 @@ class Agreement:
     wrong: int = 0
     failed: int = 0
     wrong_answers: list[int] = field(default_factory=list)
+
+    def copy(self) -> "Agreement":
+        """As it is now."""
+        return replace(self, wrong_answers=list(self.wrong_answers))
+
+    def plus(self, other: "Agreement") -> "Agreement":
+        """Both together."""
+        return Agreement(
+            *(getattr(self, each.name) + getattr(other, each.name) for each in fields(self))
+        )
 
 
 @dataclass(slots=True)

@@ -1,6 +1,6 @@
 """What a generation did and how fast, in plain numbers."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from surefoot.decoding import Counts
 from surefoot.engine.reuse import Reuse
@@ -25,7 +25,8 @@ class Summary:
         rollback_bytes: bytes of state copied to undo drafts. Cutting and forking re-point cells
             and copy none; ways of roll-back that do copy add to it.
         context_shifts: times that the context was full and its middle given up.
-        recoveries: times that the memory was lost to a failed pass and absorbed again.
+        recoveries: times that the memory was lost, to a failed pass or with its process, and
+            absorbed again.
         reasoning_tokens: generated tokens inside the reasoning.
         cause: why it finished, in words; empty if it did not.
         exact: "strict" or "fast"; see `Request`.
@@ -51,6 +52,30 @@ class Summary:
     exact: str = "fast"
     synthetic: bool = False
     counts: Counts = field(default_factory=Counts)
+
+    def then(self, later: "Summary") -> "Summary":
+        """The figures of a generation that went on in another engine, which had its tokens.
+
+        Args:
+            later: the other engine's.
+        """
+        counts = self.counts.plus(later.counts)
+        counts.near_tie_positions = later.counts.near_tie_positions
+        return replace(
+            later,
+            cached_tokens=self.cached_tokens,
+            reuse=self.reuse,
+            prefilled_tokens=self.prefilled_tokens + later.prefilled_tokens,
+            passes=self.passes + later.passes,
+            prefill_seconds=self.prefill_seconds + later.prefill_seconds,
+            decode_seconds=self.decode_seconds + later.decode_seconds,
+            first_token_seconds=self.first_token_seconds or later.first_token_seconds,
+            rollback_bytes=self.rollback_bytes + later.rollback_bytes,
+            context_shifts=self.context_shifts + later.context_shifts,
+            graph_runs=self.graph_runs + later.graph_runs,
+            recoveries=self.recoveries + later.recoveries,
+            counts=counts,
+        )
 
     @property
     def prefill_tokens_per_s(self) -> float | None:

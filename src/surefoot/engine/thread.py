@@ -5,13 +5,20 @@ import threading
 from collections.abc import Callable
 from collections.abc import Sequence as Series
 
+from surefoot.constraints import Controls
 from surefoot.decoding import SurefootError
 from surefoot.engine.engine import Engine
 from surefoot.engine.generation import Delta, Generation
-from surefoot.engine.health import Health
+from surefoot.engine.handle import Facts, Figures, Status
+from surefoot.engine.journal import Journal
 from surefoot.engine.request import Request
+from surefoot.runtime.base import Tokenizer
 
 log = logging.getLogger(__name__)
+
+
+SHUTTING_DOWN = "the server is shutting down"
+"""What generations fail with that are still open when their engine stops."""
 
 
 class EngineStoppedError(SurefootError):
@@ -21,36 +28,62 @@ class EngineStoppedError(SurefootError):
 class EngineThread:
     """Steps an engine while there is work, and sleeps without polling while there is none.
 
-    Listeners are called from the engine's thread and must not block. One that raises has its
-    generation cancelled.
+    It is an `EngineHandle`. Listeners are called from the engine's thread and must not block. One
+    that raises has its generation cancelled.
 
     Args:
         engine: used by this thread alone from `start` on.
+        after_step: called in that thread after each step, and in the end.
     """
 
-    def __init__(self, engine: Engine) -> None:
+    def __init__(self, engine: Engine, after_step: Callable[[], None] = lambda: None) -> None:
         self.engine = engine
+        self.facts = Facts.of(engine)
+        self._after_step = after_step
         self._wake = threading.Condition()
         self._arrived: list[Generation] = []
+        self._open = 0
+        self._refusing = False
         self._stopping = False
         self._thread = threading.Thread(target=self._run, name="surefoot-engine", daemon=True)
 
     @property
+    def tokenizer(self) -> Tokenizer:
+        """The model's tokenizer."""
+        return self.engine.runtime.tokenizer
+
+    @property
+    def controls(self) -> Controls:
+        """Makes controls for the model's vocabulary."""
+        return self.engine.controls
+
+    @property
     def stopping(self) -> bool:
-        """Whether `stop` has been called."""
-        return self._stopping
+        """Whether `refuse` or `stop` has been called."""
+        return self._refusing
+
+    @property
+    def open(self) -> int:
+        """How many generations are not over."""
+        return self._open
+
+    def status(self) -> Status:
+        """How the engine is now."""
+        engine = self.engine
+        with self._wake:
+            arrived = [generation for first in self._arrived for generation in first.group]
+        return Status(
+            health=engine.health(arrived),
+            figures=Figures.of(engine),
+            totals=engine.totals,
+            refused=engine.queue.refused,
+        )
 
     @property
     def waiting(self) -> int:
         """How many generations wait for a slot."""
         with self._wake:
             return sum(len(first.group) for first in self._arrived) + len(self.engine.waiting)
-
-    def health(self) -> Health:
-        """Whether the engine moves; see `Engine.health`."""
-        with self._wake:
-            arrived = [generation for first in self._arrived for generation in first.group]
-        return self.engine.health(arrived)
 
     def start(self) -> None:
         """Begin to work."""
@@ -61,7 +94,7 @@ class EngineThread:
 
         Raises:
             SurefootError: the request can't be served; see `Engine.submit`.
-            EngineStoppedError: `stop` has been called.
+            EngineStoppedError: no more requests are taken.
         """
         [generation] = self.submit_group([request], [listener])
         return generation
@@ -79,6 +112,9 @@ class EngineThread:
 
         def guarded(index: int, listener: Callable[[Delta], None]) -> Callable[[Delta], None]:
             def tell(delta: Delta) -> None:
+                if delta.state.over:
+                    with self._wake:
+                        self._open -= 1
                 try:
                     listener(delta)
                 except Exception:
@@ -90,24 +126,36 @@ class EngineThread:
         guards = [guarded(index, listener) for index, listener in enumerate(listeners)]
         generations += self.engine.accept(requests, guards)
         with self._wake:
-            if self._stopping:
-                raise EngineStoppedError("the server is shutting down")
+            if self._refusing:
+                raise EngineStoppedError(SHUTTING_DOWN)
             elsewhere = sum(len(first.group) for first in self._arrived)
             self.engine.check_queue(generations, elsewhere)
             self._arrived.append(generations[0])
+            self._open += len(generations)
             self._wake.notify()
         return generations
 
-    def cancel(self, generation: Generation) -> None:
+    def take(self, generations: Series[Generation]) -> None:
+        """Queue generations of one prompt, from `Engine.accept`, of which others keep count."""
+        with self._wake:
+            self._arrived.append(generations[0])
+            self._wake.notify()
+
+    def cancel(self, generation: Journal) -> None:
         """Ask for a generation's end; its slot is free after at most one round."""
         generation.cancelled = True
         with self._wake:
             self._wake.notify()
 
+    def refuse(self) -> None:
+        """Take no more requests; what is running and waiting goes on."""
+        with self._wake:
+            self._refusing = True
+
     def stop(self) -> None:
         """Fail what is running and waiting, and wait for the thread to end."""
         with self._wake:
-            self._stopping = True
+            self._refusing = self._stopping = True
             self._wake.notify()
         if self._thread.is_alive():
             self._thread.join()
@@ -121,7 +169,9 @@ class EngineThread:
             except Exception:
                 log.exception("internal error in the engine; running requests fail")
                 self.engine.fail_all("internal error; see the server's log")
-        self.engine.fail_all("the server is shutting down")
+            self._after_step()
+        self.engine.fail_all(SHUTTING_DOWN)
+        self._after_step()
 
     def _take_arrivals(self) -> bool:
         """Wait for work and take it in; False once the thread should end."""

@@ -1,21 +1,34 @@
 """What controls, penalties and parsers have to know of a vocabulary."""
 
 from collections.abc import Callable
+from typing import Protocol
 
 from surefoot.constraints import Controls
 from surefoot.decoding.sampling import BreakerFinder
 from surefoot.runtime.base import Runtime, Tokenizer
 
 
-def controls_for(runtime: Runtime) -> Controls:
+class Vocabulary(Protocol):
+    """What has a vocabulary: a runtime, or a file of which nothing else was loaded."""
+
+    @property
+    def tokenizer(self) -> Tokenizer:
+        """The tokenizer."""
+
+    @property
+    def vocabulary_size(self) -> int:
+        """How many token ids there are."""
+
+
+def controls_for(model: Vocabulary) -> Controls:
     """What makes controls for a model's tokens.
 
     Raises:
         TokenizerMissingError: the model file has no tokenizer.
     """
-    tokenizer = runtime.tokenizer
+    tokenizer = model.tokenizer
     tokenizer.encode("")  # there is none without a tokenizer
-    pieces = [tokenizer.piece(token) for token in range(runtime.vocabulary_size)]
+    pieces = [tokenizer.piece(token) for token in range(model.vocabulary_size)]
     special = frozenset(token for token, piece in enumerate(pieces) if not piece)
     shown = [piece or tokenizer.text_of(token).encode() for token, piece in enumerate(pieces)]
     return Controls(shown, special, tokenizer.end_of_generation, tokenizer.encode)

@@ -8,7 +8,14 @@ from dataclasses import dataclass
 from functools import partial
 
 from surefoot.decoding import SurefootError
-from surefoot.engine import Delta, EngineThread, Generation, GenerationState, Summary
+from surefoot.engine import (
+    SHUTTING_DOWN,
+    Delta,
+    EngineHandle,
+    GenerationState,
+    Journal,
+    Summary,
+)
 from surefoot.server.errors import ApiError, overloaded, unavailable
 from surefoot.server.order import Order
 from surefoot.server.report import total
@@ -44,11 +51,11 @@ class Answer:
         QueueFullError: too many wait; none of its generations does.
     """
 
-    def __init__(self, engine: EngineThread, order: Order) -> None:
+    def __init__(self, engine: EngineHandle, order: Order) -> None:
         self._engine = engine
         self._loop = asyncio.get_running_loop()
         self._queue: asyncio.Queue[News] = asyncio.Queue()
-        self.generations: list[Generation] = []
+        self.generations: list[Journal] = []
         self._order = order
         try:
             for group in order.groups:
@@ -62,10 +69,13 @@ class Answer:
 
     def _hear(self, index: int, delta: Delta) -> None:
         """Pass a delta on; called in the engine's thread, which it must not disturb."""
-        if delta.state.over:
-            requests.info("%s", self.generations[index])
         with contextlib.suppress(RuntimeError):  # the loop is closed: nobody listens any more
-            self._loop.call_soon_threadsafe(self._queue.put_nowait, News(index, delta))
+            self._loop.call_soon_threadsafe(self._take, News(index, delta))
+
+    def _take(self, news: News) -> None:
+        if news.delta.state.over:
+            requests.info("%s", self.generations[news.index])
+        self._queue.put_nowait(news)
 
     async def news(self, patience: float | None = None) -> News | None:
         """The next delta; to be called while something is running.
@@ -86,8 +96,8 @@ class Answer:
         self.running -= news.delta.state.over
         return news
 
-    def _failure(self, generation: Generation) -> ApiError:
-        if self._engine.stopping:
+    def _failure(self, generation: Journal) -> ApiError:
+        if generation.error == SHUTTING_DOWN:
             return unavailable()
         if generation.retry_after is not None:
             return overloaded(503, str(generation.error), generation.retry_after)
@@ -134,7 +144,7 @@ class Answer:
         )
 
 
-def _likelihood(generation: Generation) -> float:
+def _likelihood(generation: Journal) -> float:
     """Mean log-probability of a generation's tokens."""
     scores = [entry.scores.logprob for entry in generation.entries if entry.scores is not None]
     return sum(scores) / len(scores) if scores else -math.inf

@@ -12,7 +12,7 @@ from surefoot import __version__
 from surefoot.chat import template_for
 from surefoot.chat.formats import FORMATS, Format, detect_format
 from surefoot.decoding import Sampling, SurefootError
-from surefoot.engine import EngineThread
+from surefoot.engine import EngineHandle
 from surefoot.server.answer_settings import AnswerSettings
 from surefoot.server.chat import chat_router
 from surefoot.server.completions import completion_router
@@ -26,7 +26,7 @@ from surefoot.server.service import Service
 
 
 def create_app(
-    engine: EngineThread,
+    engine: EngineHandle,
     *,
     model_name: str,
     defaults: Sampling | None = None,
@@ -40,7 +40,7 @@ def create_app(
     """The application for an engine, which the caller starts and stops.
 
     Args:
-        engine: the engine in its thread.
+        engine: the engine.
         model_name: what the server calls its model.
         defaults: sampling parameters for what requests leave out; its seed is not used.
         seed: the seed of requests that give none; None or -1 draws one for each.
@@ -54,10 +54,10 @@ def create_app(
         ChatTemplateError: the model file's chat template is not valid.
         InvalidParameterError: the defaults have a bias for a token that is none.
     """
-    runtime, info = engine.engine.runtime, engine.engine.runtime.info
+    facts, info = engine.facts, engine.facts.info
     answers = answers or AnswerSettings()
     defaults = defaults or Sampling()
-    defaults.check_tokens(runtime.vocabulary_size)
+    defaults.check_tokens(facts.vocabulary_size)
     service = Service(
         engine=engine,
         template=template_for(info.chat_template, info.bos_text, info.eos_text),

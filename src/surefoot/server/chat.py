@@ -10,7 +10,7 @@ from starlette.responses import Response
 
 from surefoot.chat.formats import Parser, opens_reasoning
 from surefoot.constraints import ControlSpec
-from surefoot.engine import Delta, Entry, Generation
+from surefoot.engine import Delta, Entry, Journal
 from surefoot.server import logprobs
 from surefoot.server.body import read_body
 from surefoot.server.choices import JSON
@@ -41,12 +41,12 @@ class ChatDialect:
     chunk_object = "chat.completion.chunk"
 
     def __init__(self, service: Service, body: ChatBody, parser: Callable[[], Parser]) -> None:
-        self._piece = service.runtime.tokenizer.piece
+        self._piece = service.tokenizer.piece
         self._body = body
         self._parser = parser
         self._readers: dict[int, MessageReader] = {}
 
-    def whole(self, index: int, generation: Generation, reason: str) -> JSON:
+    def whole(self, index: int, generation: Journal, reason: str) -> JSON:
         """The assistant's message."""
         reader = MessageReader(self._parser())
         reader.feed(generation.text)
@@ -57,7 +57,7 @@ class ChatDialect:
             "finish_reason": _reason(reader, reason),
         } | self._facts(generation.entries)
 
-    def opening(self, index: int, generation: Generation) -> list[JSON]:  # noqa: ARG002
+    def opening(self, index: int, generation: Journal) -> list[JSON]:  # noqa: ARG002
         """The assistant takes the floor."""
         self._readers[index] = MessageReader(self._parser())
         return [self._choice(index, {"role": "assistant", "content": ""}, None)]

@@ -5,7 +5,7 @@ import time
 from typing import Any, Protocol
 
 from surefoot import __version__
-from surefoot.engine import Delta, Generation
+from surefoot.engine import Delta, Journal
 from surefoot.server.report import Report
 
 JSON = dict[str, Any]
@@ -23,10 +23,10 @@ class Dialect(Protocol):
     chunk_object: str
     """The `object` of its streamed chunks."""
 
-    def whole(self, index: int, generation: Generation, reason: str) -> JSON:
+    def whole(self, index: int, generation: Journal, reason: str) -> JSON:
         """A whole choice."""
 
-    def opening(self, index: int, generation: Generation) -> list[JSON]:
+    def opening(self, index: int, generation: Journal) -> list[JSON]:
         """Choices that open a stream; none if there is nothing to say yet."""
 
     def pieces(self, index: int, delta: Delta) -> list[JSON]:

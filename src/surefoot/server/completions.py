@@ -9,7 +9,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from surefoot.constraints import ControlSpec
-from surefoot.engine import Delta, Entry, Generation
+from surefoot.engine import Delta, Entry, Journal
 from surefoot.server import logprobs
 from surefoot.server.body import read_body
 from surefoot.server.choices import JSON
@@ -34,12 +34,12 @@ class CompletionDialect:
     chunk_object = "text_completion"
 
     def __init__(self, service: Service, body: CompletionBody) -> None:
-        self._piece = service.runtime.tokenizer.piece
+        self._piece = service.tokenizer.piece
         self._body = body
         self._offsets: defaultdict[int, logprobs.Offsets] = defaultdict(logprobs.Offsets)
-        self._echoes: dict[int, Generation] = {}
+        self._echoes: dict[int, Journal] = {}
 
-    def whole(self, index: int, generation: Generation, reason: str) -> JSON:
+    def whole(self, index: int, generation: Journal, reason: str) -> JSON:
         """The text, behind the prompt if that is wanted."""
         entries, text = list(generation.entries), generation.text
         if self._body.echo:
@@ -47,7 +47,7 @@ class CompletionDialect:
             entries, text = [*generation.prompt_entries, *entries], prompt + text
         return self._choice(index, text, reason) | self._facts(entries, logprobs.Offsets())
 
-    def opening(self, index: int, generation: Generation) -> list[JSON]:
+    def opening(self, index: int, generation: Journal) -> list[JSON]:
         """The prompt, if it is wanted and nothing is told of its tokens, which takes a while to
         find out; else a text begins with its first piece."""
         if not self._body.echo:
@@ -76,7 +76,7 @@ class CompletionDialect:
         """The end of the text."""
         return [self._choice(index, "", reason)]
 
-    def _prompt(self, generation: Generation) -> str:
+    def _prompt(self, generation: Journal) -> str:
         tokens = generation.request.prompt
         return b"".join(map(self._piece, tokens)).decode(errors="replace")
 
@@ -126,7 +126,7 @@ def _order(service: Service, body: CompletionBody) -> Order:
         raise invalid("best_of", f"must be at least n, which is {body.n or 1}")
     if body.best_of is not None and body.best_of > (body.n or 1) and body.stream:
         raise invalid("best_of", "can't be streamed: which texts are the best shows in the end")
-    slots = service.runtime.slots
+    slots = service.facts.slots
     if body.best_of is not None and body.best_of > slots:
         raise invalid("best_of", f"must be at most {slots}, the number of slots (-np)")
     ruled = grammar_of(body)

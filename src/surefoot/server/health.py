@@ -19,39 +19,41 @@ def health_router(service: Service) -> APIRouter:
         """Tell how the server is."""
         if service.engine.stopping:
             raise unavailable()
-        state = service.engine.health()
-        if state.live:
-            return JsonResponse(asdict(state))
-        error = ApiError(503, f"nothing moves: {state.reason}", kind=UNAVAILABLE)
-        return JsonResponse(asdict(state) | error.body, error.status)
+        status = service.engine.status()
+        state = asdict(status.health) | {"restarts": status.restarts}
+        if status.health.live:
+            return JsonResponse(state)
+        # Whoever can go elsewhere should; those who come are queued all the same.
+        error = ApiError(503, f"nothing moves: {status.health.reason}", kind=UNAVAILABLE)
+        return JsonResponse(state | error.body, error.status, {"Retry-After": "1"})
 
     @router.get("/props")
     async def props() -> Response:
         """Tell what is served, how it drafts, and how rejected drafts are undone."""
-        engine, info = service.engine.engine, service.runtime.info
-        rollback = service.runtime.rollback
+        facts, info = service.facts, service.facts.info
+        rollback = facts.rollback
         return JsonResponse(
             {
                 "model": service.model_name,
                 "architecture": info.architecture,
                 "memory": info.memory,
-                "total_slots": service.runtime.slots,
-                "n_ctx": service.runtime.context_length,
+                "total_slots": facts.slots,
+                "n_ctx": facts.context_length,
                 "chat_template": info.chat_template,
                 "speculation": {
                     "drafters": service.drafters,
-                    "n_max": engine.max_draft,
+                    "n_max": facts.max_draft,
                     "off": service.speculation_off(None),
-                    "synthetic": engine.synthetic is not None,
+                    "synthetic": facts.synthetic,
                 },
                 "rollback": {
                     "kind": rollback.kind,
                     "cut": rollback.cut,
                     "fork": rollback.fork,
                 },
-                "cache": engine.cache.describe(),
-                "logit_noise": service.runtime.logit_noise,
-                "exact": {"default": service.exact, **engine.exactness},
+                "cache": service.engine.status().figures.cache,
+                "logit_noise": facts.logit_noise,
+                "exact": {"default": service.exact, **facts.exactness},
                 "verify": service.rule,
                 "tool_format": service.format.name,
                 "reasoning_format": service.reasoning_format,

@@ -23,8 +23,8 @@ class EngineCollector(Collector):
 
     def collect(self) -> Iterable[Metric]:
         """The figures now."""
-        engine = self._service.engine.engine
-        totals = engine.totals
+        status = self._service.engine.status()
+        totals, figures, health = status.totals, status.figures, status.health
         ended = CounterMetricFamily("surefoot_requests", "Requests that ended", labels=["state"])
         for state in GenerationState:
             if state.over:
@@ -38,22 +38,20 @@ class EngineCollector(Collector):
             ("accepted_tokens", "Draft tokens accepted", totals.accepted),
             ("near_ties", "Committed tokens that logit noise might change", totals.near_ties),
             ("recoveries", "Memories absorbed again after a failure", totals.recoveries),
-            ("rounds", "Rounds played", engine.rounds),
-            ("passes", "Forward passes", sum(lane.runtime.passes for lane in engine.lanes)),
-            ("graph_runs", "Graph runs of those passes", engine.graph_runs),
-            ("queue_refused", "Requests that found the queue full", engine.queue.refused),
-            ("queue_timeouts", "Requests that waited too long", engine.queue.timed_out),
+            ("rounds", "Rounds played", figures.rounds),
+            ("passes", "Forward passes", figures.passes),
+            ("graph_runs", "Graph runs of those passes", figures.graph_runs),
+            ("queue_refused", "Requests that found the queue full", status.refused),
+            ("queue_timeouts", "Requests that waited too long", figures.timed_out),
+            ("worker_restarts", "Times that the worker was started again", status.restarts),
         ):
             yield CounterMetricFamily(f"surefoot_{name}", text, value=value)
-        yield from _cache(engine.cache.describe())
+        yield from _cache(figures.cache)
         for name, text, value in (
-            (
-                "slots_busy",
-                "Slots in use, strict requests left out",
-                len(engine.main.busy),
-            ),
-            ("strict_busy", "Strict requests in lanes of their own", engine.strict_busy),
-            ("requests_waiting", "Requests waiting", self._service.engine.waiting),
+            ("slots_busy", "Slots in use, strict requests left out", health.slots_busy),
+            ("strict_busy", "Strict requests in lanes of their own", health.strict_busy),
+            ("requests_waiting", "Requests waiting", health.waiting),
+            ("slots_stalled", "Slots that do not move", len(health.stalled)),
         ):
             yield GaugeMetricFamily(f"surefoot_{name}", text, value=value)
         for name, text, label, counted in (
@@ -61,23 +59,21 @@ class EngineCollector(Collector):
                 "speculation_off",
                 "Requests that the watchdog took speculation from",
                 "cause",
-                totals.speculation_off,
+                figures.speculation_off,
             ),
             (
                 "memories_rebuilt",
                 "Suspected memories built again, by the next choice",
                 "outcome",
-                totals.rebuilds,
+                figures.rebuilds,
             ),
         ):
             family = CounterMetricFamily(f"surefoot_{name}", text, labels=[label])
             for cause, count in sorted(counted.items()):
                 family.add_metric([cause], count)
             yield family
-        stalled = len(self._service.engine.health().stalled)
-        yield GaugeMetricFamily("surefoot_slots_stalled", "Slots that do not move", value=stalled)
-        if engine.self_check is not None:
-            agreement = engine.self_check.agreement
+        agreement = figures.agreement
+        if agreement is not None:
             checked = CounterMetricFamily(
                 "surefoot_self_check_tokens", "Tokens scored again", labels=["agreement"]
             )

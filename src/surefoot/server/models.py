@@ -35,7 +35,7 @@ def model_router(service: Service) -> APIRouter:
 
 
 def _model(service: Service) -> dict[str, Any]:
-    runtime, info = service.runtime, service.runtime.info
+    facts, info = service.facts, service.facts.info
     return {
         "id": service.model_name,
         "object": "model",
@@ -44,8 +44,8 @@ def _model(service: Service) -> dict[str, Any]:
         "meta": {
             "architecture": info.architecture,
             "description": info.description,
-            "n_vocab": runtime.vocabulary_size,
-            "n_ctx": runtime.context_length,
+            "n_vocab": facts.vocabulary_size,
+            "n_ctx": facts.context_length,
             "n_ctx_train": info.training_context,
             "n_params": info.parameters,
             "size": info.size,

@@ -82,17 +82,17 @@ def order(
     warnings = check_foreign_fields(body.foreign)
     if body.cache_prompt is False:
         warnings.append("cache_prompt: false was ignored; what is cached is always used")
-    most_drafts = service.engine.engine.max_draft
+    most_drafts = service.facts.max_draft
     if body.max_draft is not None and body.max_draft > most_drafts > 0:
         warnings.append(f"speculative.n_max: {body.max_draft} is above the server's {most_drafts}")
     sampling = sampling_of(service, body)
     _check_rule(service, body, sampling)
     choices = body.n or 1
     count = best_of or choices
-    if count > service.runtime.slots:
+    if count > service.facts.slots:
         raise invalid(
             "n" if best_of is None else "best_of",
-            f"must be at most {service.runtime.slots}, the number of slots, and is {count}; "
+            f"must be at most {service.facts.slots}, the number of slots, and is {count}; "
             "start with more (-np)",
         )
     wish = wish_of(body)
@@ -171,7 +171,7 @@ def _depths(service: Service, body: GenerationBody) -> dict[str, int]:
     types, most = body.wishes.types, body.max_draft
     return {
         name: depth if most is None else min(depth, most)
-        for name, depth in service.engine.engine.depths.items()
+        for name, depth in service.facts.depths.items()
         if types is None or name in types
     }
 
@@ -182,7 +182,7 @@ def known_tokens(service: Service, field: str, tokens: list[int]) -> list[int]:
     Raises:
         ApiError: one doesn't.
     """
-    size = service.runtime.vocabulary_size
+    size = service.facts.vocabulary_size
     unknown = next((token for token in tokens if not 0 <= token < size), None)
     if unknown is not None:
         raise invalid(field, f"there is no token {unknown}; ids go from 0 to {size - 1}")
@@ -214,7 +214,7 @@ def _max_tokens(service: Service, body: GenerationBody) -> int | None:
 
 def _shift_warnings(service: Service, request: Request) -> list[str]:
     """Warnings about wishes for a full context that have no effect."""
-    on = service.engine.engine.context_shift
+    on = service.facts.context_shift
     on = on if request.context_shift is None else request.context_shift
     if not on and (request.n_keep or request.n_discard):
         return ["n_keep, n_discard: without effect, since context_shift is off"]

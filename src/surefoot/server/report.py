@@ -1,12 +1,11 @@
 """A generation's figures, under the names that clients of OpenAI and llama-server know."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
-from itertools import zip_longest
+from functools import reduce
 from typing import Any
 
 from surefoot.decoding import Counts
-from surefoot.decoding.counts import DrafterCounts
 from surefoot.engine import Summary
 
 
@@ -32,39 +31,12 @@ def total(summaries: Sequence[Summary], leading: Sequence[Summary] | None = None
         rollback_bytes=sum(s.rollback_bytes for s in summaries),
         context_shifts=sum(s.context_shifts for s in summaries),
         recoveries=sum(s.recoveries for s in summaries),
-        counts=Counts(
-            rounds=sum(c.rounds for c in counts),
-            drafted=sum(c.drafted for c in counts),
-            accepted=sum(c.accepted for c in counts),
-            drafted_by_position=_columns(c.drafted_by_position for c in counts),
-            accepted_by_position=_columns(c.accepted_by_position for c in counts),
-            rollbacks=sum(c.rollbacks for c in counts),
-            by_drafter=_by_drafter(counts),
-            drafter_errors=sum(c.drafter_errors for c in counts),
-            near_tie_positions=[at for c in counts for at in c.near_tie_positions],
-            speculation_off="; ".join(c.speculation_off for c in counts if c.speculation_off),
-        ),
+        counts=reduce(Counts.plus, counts),
         reasoning_tokens=sum(s.reasoning_tokens for s in summaries),
         cause="; ".join(dict.fromkeys(s.cause for s in summaries if s.cause)),
         exact=summaries[0].exact,
         synthetic=any(s.synthetic for s in summaries),
     )
-
-
-def _by_drafter(counts: Iterable[Counts]) -> dict[str, DrafterCounts]:
-    totals: dict[str, DrafterCounts] = {}
-    for count in counts:
-        for name, part in count.by_drafter.items():
-            total = totals.setdefault(name, DrafterCounts())
-            total.drafts += part.drafts
-            total.drafted += part.drafted
-            total.accepted += part.accepted
-            total.failure = total.failure or part.failure
-    return totals
-
-
-def _columns(rows: Iterable[list[int]]) -> list[int]:
-    return [sum(column) for column in zip_longest(*rows, fillvalue=0)]
 
 
 @dataclass(frozen=True, slots=True)

@@ -110,8 +110,8 @@ def _id(key: str) -> int | str:
 def _tokens(service: Service, key: int | str) -> list[int]:
     """The tokens that a bias is for."""
     if isinstance(key, str):
-        return service.runtime.tokenizer.encode(key, special=True)
-    size = service.runtime.vocabulary_size
+        return service.tokenizer.encode(key, special=True)
+    size = service.facts.vocabulary_size
     if not 0 <= key < size:
         raise invalid("logit_bias", f"there is no token {key}; ids go from 0 to {size - 1}")
     return [key]

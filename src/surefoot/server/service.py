@@ -8,8 +8,8 @@ from surefoot.chat import ChatTemplate
 from surefoot.chat.formats import Format
 from surefoot.constraints import Controls
 from surefoot.decoding import RuleName, Sampling
-from surefoot.engine import EngineThread, Exactness
-from surefoot.runtime.base import Runtime
+from surefoot.engine import EngineHandle, Exactness, Facts
+from surefoot.runtime.base import Tokenizer
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,7 +17,7 @@ class Service:
     """An engine that is served.
 
     Attributes:
-        engine: the engine in its thread.
+        engine: the engine.
         template: the model's chat template.
         model_name: what the server calls its model.
         defaults: sampling parameters for what a request leaves out; the seed is not used.
@@ -33,7 +33,7 @@ class Service:
         started: when, in Unix time.
     """
 
-    engine: EngineThread
+    engine: EngineHandle
     template: ChatTemplate
     model_name: str
     defaults: Sampling
@@ -49,9 +49,14 @@ class Service:
     started: int = field(default_factory=lambda: int(time.time()))
 
     @property
-    def runtime(self) -> Runtime:
-        """The loaded model."""
-        return self.engine.engine.runtime
+    def facts(self) -> Facts:
+        """What the engine is."""
+        return self.engine.facts
+
+    @property
+    def tokenizer(self) -> Tokenizer:
+        """The model's tokenizer."""
+        return self.engine.tokenizer
 
     @property
     def controls(self) -> Controls:
@@ -60,11 +65,11 @@ class Service:
         Raises:
             TokenizerMissingError: the model file has no tokenizer.
         """
-        return self.engine.engine.controls
+        return self.engine.controls
 
     def special_token(self, text: str) -> int | None:
         """The id of a special token by its text; None if the vocabulary has none like that."""
-        tokenizer = self.runtime.tokenizer
+        tokenizer = self.tokenizer
         tokens = tokenizer.encode(text, special=True)
         single = len(tokens) == 1 and not tokenizer.piece(tokens[0])
         return tokens[0] if single and tokenizer.text_of(tokens[0]) == text else None
@@ -87,9 +92,9 @@ class Service:
         Raises:
             TokenizerMissingError: the model file has no tokenizer.
         """
-        bos = self.runtime.info.bos_text
+        bos = self.facts.info.bos_text
         complete = bool(bos) and text.startswith(bos)
-        return self.runtime.tokenizer.encode(text, add_special=not complete)
+        return self.tokenizer.encode(text, add_special=not complete)
 
     def seed_for(self, wanted: int | None) -> int:
         """The seed of a request: its own, else the server's; -1 is a fresh one."""
@@ -102,21 +107,20 @@ class Service:
             return "the request turned it off"
         if self.drafter is None:
             return "the server runs without a drafter"
-        if self.engine.engine.max_draft == 0:
+        if self.facts.max_draft == 0:
             return (
                 "a pass has no room for drafts; start with a larger batch size (-b) or fewer slots"
             )
-        if self.runtime.rollback.kind == "none":
+        if self.facts.rollback.kind == "none":
             return "the model's memory can't undo rejected tokens"
         return None
 
     @property
     def drafters(self) -> list[str]:
         """The names of all drafters, in the order in which they are asked."""
-        return list(self.engine.engine.depths)
+        return list(self.facts.depths)
 
     @property
     def drafter(self) -> str | None:
         """The drafter's name; None if there is none."""
-        drafter = self.engine.engine.drafter
-        return drafter.name if drafter is not None else None
+        return self.facts.drafter

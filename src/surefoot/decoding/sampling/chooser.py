@@ -114,6 +114,15 @@ class Chooser:
         self._position += 1
         self._chain.advance(choice)
 
+    @property
+    def mu(self) -> float | None:
+        """Mirostat's state, the only one that does not follow from the tokens; None without it."""
+        return self._chain.mirostat.mu if self._chain.mirostat.active else None
+
+    @mu.setter
+    def mu(self, mu: float) -> None:
+        self._chain.mirostat.mu = mu
+
     def _start_pool(self, logits: Logits, tolerance: float, allowed: TokenMask | None) -> Pool:
         """The vocabulary after mask, bias and bans."""
         top = float(logits.max())

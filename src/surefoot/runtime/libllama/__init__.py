@@ -10,6 +10,7 @@ from surefoot.runtime.libllama.head_file import HeadFile
 from surefoot.runtime.libllama.loading import load
 from surefoot.runtime.libllama.runtime import LibllamaRuntime
 from surefoot.runtime.libllama.settings import LoadSettings
+from surefoot.runtime.libllama.vocabulary import load_vocabulary
 from surefoot.runtime.libllama.width_measurement import known_widths, measure_widths
 from surefoot.runtime.libllama.width_report import WidthReport
 
@@ -24,6 +25,7 @@ __all__ = [
     "WidthReport",
     "known_widths",
     "load",
+    "load_vocabulary",
     "measure_widths",
     "open_head",
 ]
