@@ -17,7 +17,7 @@ ADVICE = {
     "--hf-repo=ggml-org/model": "-m",
     "-lv 4": "-vv",
     "-kvu": "-c",
-    "--slots": "GET /health",
+    "--no-slots": "GET /slots",
     "--no-jinja": "--chat-template-file",
 }
 

@@ -378,3 +378,17 @@ def test_the_order_survives_whoever_leaves_the_queue() -> None:
     )
     assert entered == due
     assert len(due) == 45
+
+
+def test_who_waits_for_a_slot_keeps_it_from_later_ones_and_nothing_else() -> None:
+    engine = engine_with(Clock(), slots=2)
+    running = [submit(engine, slot=at, max_tokens=length) for at, length in ((0, 30), (1, 5))]
+    engine.step()
+    waiting, other, late = submit(engine, slot=0), submit(engine), submit(engine)
+    while not other.state.over:
+        engine.step()
+    # Slot 1 came free first, and who waits for slot 0 did not hold the others up.
+    assert not running[0].state.over
+    assert waiting.state.value == "waiting"
+    play(engine)
+    assert [g.summary.slot for g in (*running, waiting, other, late)] == [0, 1, 0, 1, 1]

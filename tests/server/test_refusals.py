@@ -226,13 +226,6 @@ def test_what_asks_for_nothing_special_is_accepted(server: Running, field: str) 
         assert answer["surefoot"]["warnings"] == []
 
 
-def test_a_slot_that_is_asked_for_is_not_taken_and_the_response_says_so(server: Running) -> None:
-    answer = server.answer("completions", prompt="a", max_tokens=1, id_slot=1)
-    assert answer["surefoot"]["warnings"] == [
-        "id_slot: was ignored; the slot that holds most of a prompt is taken"
-    ]
-
-
 @pytest.mark.parametrize("fields", [{"thinking": {"type": "enabled"}}, {"reasoning": {}}], ids=str)
 def test_a_text_completion_can_not_be_told_to_think(
     server: Running, fields: dict[str, Any]

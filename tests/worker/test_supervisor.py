@@ -17,6 +17,8 @@ from surefoot.engine import (
     GenerationState,
     PromptTooLongError,
     Request,
+    SlotError,
+    SlotOrder,
 )
 from surefoot.runtime.base import ModelLoadError
 from surefoot.runtime.simulated import SimulatedRuntime
@@ -306,3 +308,31 @@ def test_counters_go_on_over_restarts() -> None:
                 time.sleep(0.002)
         assert rounds == [10, 20, 30]
         assert running.supervisor.status().figures.passes >= 30
+
+
+def test_slots_are_told_and_an_order_fails_in_words_when_the_worker_dies(tmp_path: Path) -> None:
+    with supervised() as running:
+        client = Heard()
+        request = Request((310, 311), max_tokens=10)
+        [journal] = running.supervisor.submit_group([request], [client])
+        assert client.wait() is GenerationState.FINISHED
+        slot = journal.summary.slot
+        path = str(tmp_path / "chat")
+        done = running.supervisor.slot(SlotOrder("save", slot, path))
+        assert done.tokens == running.supervisor.status().figures.slots[slot].tokens == 11
+        with pytest.raises(SlotError, match="no file") as caught:
+            running.supervisor.slot(SlotOrder("restore", slot, str(tmp_path / "none")))
+        assert caught.value.problem == "missing"
+        running.workers[-1].kill()
+        running.wait_for_life(2)
+        assert running.supervisor.slot(SlotOrder("restore", slot, path)).tokens == 11
+
+
+def test_an_order_for_a_slot_does_not_wait_for_a_worker_that_is_gone() -> None:
+    with supervised(delays=[0.6]) as running:
+        running.workers[-1].kill()
+        while running.supervisor.status().health.status != "restarting":
+            time.sleep(0.005)
+        with pytest.raises(SlotError, match="try again") as caught:
+            running.supervisor.slot(SlotOrder("erase", 0))
+        assert caught.value.problem == "busy"

@@ -5,8 +5,12 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 
 from surefoot.commands.plan import EnginePlan
+from surefoot.commands.slot_options import resumed
 from surefoot.engine import EngineHandle, EngineThread, QueueSettings
 from surefoot.runtime.libllama import load_vocabulary
+
+SECONDS_TO_SAVE = 120.0
+"""How long a worker may take to end if it saves its slots."""
 
 
 def queue_settings(options: argparse.Namespace) -> QueueSettings:
@@ -37,6 +41,7 @@ def engine_at_work(
             engine = stack.enter_context(plan.open(queue))
             if options.exact == "strict":
                 engine.check_strict()
+            stack.enter_context(resumed(engine, options))
             thread = EngineThread(engine)
             thread.start()
             stack.callback(thread.stop)
@@ -44,6 +49,7 @@ def engine_at_work(
             return
         from surefoot.worker import Supervisor, WorkerProcess
         from surefoot.worker.process import python
+        from surefoot.worker.supervisor import SECONDS_TO_STOP
 
         def command(descriptor: int) -> list[str]:
             return [*python("surefoot.commands.worker"), f"{descriptor}", *options.arguments]
@@ -54,6 +60,7 @@ def engine_at_work(
             options.worker_timeout,
             queue,
             options.stall_seconds,
+            SECONDS_TO_SAVE if options.resume else SECONDS_TO_STOP,
         )
         stack.callback(supervisor.stop)
         supervisor.start()

@@ -14,6 +14,7 @@ from surefoot.commands.parser import CommandParser
 from surefoot.commands.plan import EnginePlan
 from surefoot.commands.running import engine_at_work, queue_settings
 from surefoot.commands.sampling_options import add_exactness_arguments, add_sampling_arguments
+from surefoot.commands.slot_options import add_slot_arguments, slot_folder
 from surefoot.commands.welcome import welcome
 from surefoot.decoding import InvalidParameterError
 from surefoot.drafting.options import add_speculation_arguments
@@ -152,6 +153,7 @@ def add_parser(subparsers: "argparse._SubParsersAction[CommandParser]") -> None:
         help="score this share of the answers again without speculation, when idle (default: 0)",
     )
     add_cache_arguments(parser)
+    add_slot_arguments(parser)
     add_speculation_arguments(parser)
     add_ineffective_arguments(parser)
     shared.add_logging_arguments(parser, "log what is done; twice: libllama's log, too")
@@ -191,7 +193,7 @@ def run(options: argparse.Namespace) -> int:
         raise InvalidParameterError(
             "--verify", "must be coupled with --mirostat, which steers by single choices"
         )
-    keys = _keys(options)
+    keys, folder = _keys(options), slot_folder(options)
     answers = AnswerSettings(
         exact=options.exact,
         rule=options.verify,
@@ -210,6 +212,7 @@ def run(options: argparse.Namespace) -> int:
                 seed=options.seed,
                 answers=answers,
                 keys=keys,
+                slot_folder=folder,
                 drain_seconds=options.drain_timeout,
                 max_tokens=None if options.n_predict == -1 else options.n_predict,
                 ready=lambda url: print(

@@ -12,6 +12,7 @@ from collections.abc import Sequence as Series
 from surefoot import cli
 from surefoot.commands import options as shared
 from surefoot.commands.plan import EnginePlan
+from surefoot.commands.slot_options import resumed
 from surefoot.decoding import InvalidParameterError, SurefootError
 from surefoot.engine import QueueSettings
 from surefoot.worker import Channel, ChannelClosedError, work
@@ -34,7 +35,8 @@ def main(arguments: Series[str]) -> int:
             with EnginePlan.of(options, options.parallel).open(queue) as engine:
                 if options.exact == "strict":
                     engine.check_strict()
-                work(engine, channel)
+                with resumed(engine, options):
+                    work(engine, channel)
         except InvalidParameterError as error:
             channel.send(Failed(str(error), error.name))
         except SurefootError as error:

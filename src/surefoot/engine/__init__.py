@@ -6,7 +6,7 @@ execution lives in `runtime`, the rule of decoding in `decoding`, HTTP in `serve
 
 from surefoot.engine.engine import Engine
 from surefoot.engine.generation import Generation
-from surefoot.engine.handle import EngineHandle, Facts, Figures, Listener, Status
+from surefoot.engine.handle import EngineHandle, Facts, Figures, Listener, SlotFacts, Status
 from surefoot.engine.health import STALL_SECONDS, Health, StalledSlot
 from surefoot.engine.journal import Delta, Entry, GenerationState, Journal, Progress
 from surefoot.engine.lane import Lane, LaneOpener, LaneParts
@@ -14,6 +14,7 @@ from surefoot.engine.observing import Observer
 from surefoot.engine.queue import QueueFullError, QueueSettings
 from surefoot.engine.request import Exactness, PromptTooLongError, Request, Resumed
 from surefoot.engine.self_check import Agreement
+from surefoot.engine.slot_actions import SlotDone, SlotError, SlotOrder
 from surefoot.engine.summary import Summary
 from surefoot.engine.text import Span
 from surefoot.engine.thread import SHUTTING_DOWN, EngineStoppedError, EngineThread
@@ -48,6 +49,10 @@ __all__ = [
     "QueueSettings",
     "Request",
     "Resumed",
+    "SlotDone",
+    "SlotError",
+    "SlotFacts",
+    "SlotOrder",
     "Span",
     "StalledSlot",
     "Status",

@@ -85,27 +85,51 @@ class Admission:
     def admit(self) -> None:
         """Put waiting generations into idle slots, a group at a time, in the queue's order.
 
-        A group that needs more slots than are idle waits for them, and all behind it wait, too.
+        A group that needs more slots than are idle waits for them, and all behind it wait, too. One
+        that waits for a certain slot keeps that from those behind it, and nothing else.
         """
         blocked = {False: False, True: False}
+        reserved: set[int] = set()
         for generation in list(self.waiting):
-            strict = generation.request.exact == "strict"
+            request = generation.request
+            strict = request.exact == "strict"
             if generation.state is not GenerationState.WAITING or blocked[strict]:
                 continue
             group = [g for g in generation.group if g.state is GenerationState.WAITING]
-            places = self._places(group, strict=strict)
-            if places is None:
-                blocked[strict] = True
-                continue
-            if places:
+            if request.slot is not None and not strict:
+                places = self._one_place(request.slot, reserved)
+            else:
+                places = self._places(group, reserved, strict=strict)
+            if places is not None:
                 self._enter_group(group, places)
+            elif request.slot is not None and not strict:
+                reserved.add(request.slot)
+            else:
+                blocked[strict] = True
 
-    def _places(self, group: list[Generation], *, strict: bool) -> list[tuple[Lane, Slot]] | None:
+    def _one_place(self, number: int, reserved: set[int]) -> list[tuple[Lane, Slot]] | None:
+        """The slot that a request waits for; None if it is not free, or somebody else's turn."""
+        slot = self._lanes.main.slots[number]
+        free = slot.generation is None and number not in reserved
+        return [(self._lanes.main, slot)] if free else None
+
+    def _places(
+        self, group: list[Generation], reserved: set[int], *, strict: bool
+    ) -> list[tuple[Lane, Slot]] | None:
         """Idle slots for a group, for the first where most of its prompt is known; None if they
-        are too few. A group whose lanes can't be opened fails, and needs none."""
+        are too few. A group whose lanes can't be opened fails, and needs none.
+
+        Args:
+            group: the generations.
+            reserved: slots for which others wait that came before.
+            strict: whether they need lanes of their own.
+        """
         prompt = group[0].request.prompt
-        lanes = self._lanes.strict if strict else [self._lanes.main]
-        places = [(lane, slot) for lane in lanes for slot in lane.idle]
+        main = self._lanes.main
+        free = [slot for at, slot in enumerate(main.slots) if at not in reserved]
+        places = [(lane, slot) for lane in self._lanes.strict for slot in lane.idle]
+        if not strict:
+            places = [(main, slot) for slot in free if slot.generation is None]
         while (
             strict
             and len(places) < len(group)
@@ -174,6 +198,7 @@ class Admission:
         slot.stops = [] if lane.strict else self._cache.stops(request, slot.memory.length)
         generation.begin(sequence)
         summary.counts = sequence.counts
+        summary.slot = -1 if lane.strict else lane.slots.index(slot)
         summary.synthetic = self._synthetic
         summary.exact = request.exact
         generation.state = GenerationState.RUNNING

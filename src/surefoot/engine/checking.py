@@ -44,6 +44,12 @@ def check_requests(
     for request in requests:
         if len(request.prompt) >= context_length:
             raise PromptTooLongError(len(request.prompt), context_length)
+        if request.slot is not None and not 0 <= request.slot < slots:
+            raise InvalidParameterError(
+                "id_slot", f"must be -1 (any) or a slot from 0 to {slots - 1}, not {request.slot}"
+            )
+        if request.slot is not None and len(requests) > 1:
+            raise InvalidParameterError("id_slot", "can't be used for several texts (n, best_of)")
         request.sampling.check_tokens(vocabulary_size)
         if request.context_shift:
             check_shift("context_shift", no_shift)

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Callable
 from collections.abc import Sequence as Series
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from surefoot.constraints import Controls
 from surefoot.decoding import Rollback
@@ -16,6 +16,8 @@ from surefoot.engine.health import Health
 from surefoot.engine.journal import Delta, Journal
 from surefoot.engine.request import Request
 from surefoot.engine.self_check import Agreement
+from surefoot.engine.slot import Slot
+from surefoot.engine.slot_actions import SlotDone, SlotOrder
 from surefoot.engine.totals import Totals
 from surefoot.runtime.base import ModelInfo, Tokenizer
 
@@ -84,6 +86,24 @@ class Facts:
         )
 
 
+class SlotFacts(NamedTuple):
+    """A slot.
+
+    Attributes:
+        tokens: how many tokens its memory holds.
+        request: the request in it; None if it is idle.
+    """
+
+    tokens: int
+    request: int | None
+
+    @classmethod
+    def of(cls, slot: Slot) -> "SlotFacts":
+        """How a slot is now."""
+        generation = slot.generation
+        return cls(slot.memory.length, None if generation is None else generation.id)
+
+
 @dataclass(frozen=True, slots=True)
 class Figures:
     """What an engine counts, since it was made.
@@ -97,6 +117,7 @@ class Figures:
         speculation_off: requests that the watchdog took speculation from, by cause.
         rebuilds: memories that it had built again, by how the next choice compared.
         cache: the prompt cache; see `PromptCache.describe`.
+        slots: what the main lane's slots hold, by their numbers.
     """
 
     rounds: int = 0
@@ -107,6 +128,7 @@ class Figures:
     speculation_off: dict[str, int] = field(default_factory=dict)
     rebuilds: dict[str, int] = field(default_factory=dict)
     cache: dict[str, Any] = field(default_factory=dict)
+    slots: list[SlotFacts] = field(default_factory=list)
 
     @classmethod
     def of(cls, engine: Engine) -> "Figures":
@@ -120,6 +142,7 @@ class Figures:
             speculation_off=dict(engine.totals.speculation_off),
             rebuilds=dict(engine.totals.rebuilds),
             cache=engine.cache.describe(),
+            slots=[SlotFacts.of(slot) for slot in engine.main.slots],
         )
 
     def then(self, later: "Figures") -> "Figures":
@@ -136,6 +159,7 @@ class Figures:
             speculation_off=_sums(self.speculation_off, later.speculation_off),
             rebuilds=_sums(self.rebuilds, later.rebuilds),
             cache=later.cache or self.cache,
+            slots=later.slots or self.slots,
         )
 
 
@@ -204,6 +228,14 @@ class EngineHandle(Protocol):
 
     def cancel(self, generation: Journal) -> None:
         """Ask for a generation's end; its slot is free after at most one round."""
+
+    def slot(self, order: SlotOrder) -> SlotDone:
+        """Save, restore or erase a slot; returns when that is done.
+
+        Raises:
+            SlotError: it can't be done; the slot is as it was.
+            EngineStoppedError: the engine stops.
+        """
 
     def refuse(self) -> None:
         """Take no more requests; what is running and waiting goes on."""

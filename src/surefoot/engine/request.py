@@ -77,6 +77,7 @@ class Request:
             engine. See `engine/context_shift.py`.
         n_keep: so many tokens of the prompt stay then; -1 for all.
         n_discard: so many tokens behind those are given up then; 0 for half of the rest.
+        slot: the number of the slot that it waits for; None for any. Not for "strict".
         resumed: how the text begins; None to begin it here.
 
     Raises:
@@ -105,6 +106,7 @@ class Request:
     context_shift: bool | None = None
     n_keep: int = 0
     n_discard: int = 0
+    slot: int | None = None
     resumed: Resumed | None = None
 
     def __post_init__(self) -> None:

@@ -23,6 +23,7 @@ from surefoot.engine.slot import Slot
 log = logging.getLogger(__name__)
 
 Result = TypeVar("Result")
+Action = Literal["save", "restore", "erase"]
 Problem = Literal["missing", "busy", "unusable", "disk"]
 RESUMED = "resume-{}.slot"
 """The names of files that are written when the server ends."""
@@ -53,7 +54,7 @@ class SlotOrder:
         path: the file; empty to erase.
     """
 
-    action: Literal["save", "restore", "erase"]
+    action: Action
     slot: int
     path: str = ""
 

@@ -24,6 +24,7 @@ class Summary:
         first_token_seconds: from entering a slot to the end of the first round.
         rollback_bytes: bytes of state copied to undo drafts. Cutting and forking re-point cells
             and copy none; ways of roll-back that do copy add to it.
+        slot: the number of the slot that it had; -1 for none, or a lane of its own.
         context_shifts: times that the context was full and its middle given up.
         recoveries: times that the memory was lost, to a failed pass or with its process, and
             absorbed again.
@@ -45,6 +46,7 @@ class Summary:
     decode_seconds: float = 0.0
     first_token_seconds: float = 0.0
     rollback_bytes: int = 0
+    slot: int = -1
     context_shifts: int = 0
     recoveries: int = 0
     reasoning_tokens: int = 0

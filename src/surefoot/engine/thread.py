@@ -4,6 +4,8 @@ import logging
 import threading
 from collections.abc import Callable
 from collections.abc import Sequence as Series
+from concurrent.futures import Future
+from typing import Any, TypeVar
 
 from surefoot.constraints import Controls
 from surefoot.decoding import SurefootError
@@ -12,10 +14,13 @@ from surefoot.engine.generation import Delta, Generation
 from surefoot.engine.handle import Facts, Figures, Status
 from surefoot.engine.journal import Journal
 from surefoot.engine.request import Request
+from surefoot.engine.slot_actions import SlotDone, SlotOrder, carry_out
 from surefoot.runtime.base import Tokenizer
 
 log = logging.getLogger(__name__)
 
+
+Result = TypeVar("Result")
 
 SHUTTING_DOWN = "the server is shutting down"
 """What generations fail with that are still open when their engine stops."""
@@ -42,6 +47,7 @@ class EngineThread:
         self._after_step = after_step
         self._wake = threading.Condition()
         self._arrived: list[Generation] = []
+        self._calls: list[tuple[Callable[[], Any], Future[Any]]] = []
         self._open = 0
         self._refusing = False
         self._stopping = False
@@ -147,6 +153,27 @@ class EngineThread:
         with self._wake:
             self._wake.notify()
 
+    def call(self, function: Callable[[], Result]) -> Result:
+        """Call a function in the engine's thread, between two steps.
+
+        Returns:
+            What it returns. What it raises is raised here.
+
+        Raises:
+            EngineStoppedError: the engine stops.
+        """
+        answer: Future[Result] = Future()
+        with self._wake:
+            if self._stopping:
+                raise EngineStoppedError(SHUTTING_DOWN)
+            self._calls.append((function, answer))
+            self._wake.notify()
+        return answer.result()
+
+    def slot(self, order: SlotOrder) -> SlotDone:
+        """Save, restore or erase a slot; see `slot_actions`."""
+        return carry_out(self, order)
+
     def refuse(self) -> None:
         """Take no more requests; what is running and waiting goes on."""
         with self._wake:
@@ -164,19 +191,31 @@ class EngineThread:
 
     def _run(self) -> None:
         while self._take_arrivals():
+            self._answer_calls()
             try:
                 self.engine.step()
             except Exception:
                 log.exception("internal error in the engine; running requests fail")
                 self.engine.fail_all("internal error; see the server's log")
             self._after_step()
+        for _, answer in self._calls:
+            answer.set_exception(EngineStoppedError(SHUTTING_DOWN))
         self.engine.fail_all(SHUTTING_DOWN)
         self._after_step()
+
+    def _answer_calls(self) -> None:
+        with self._wake:
+            calls, self._calls = self._calls, []
+        for function, answer in calls:
+            try:
+                answer.set_result(function())
+            except Exception as error:
+                answer.set_exception(error)
 
     def _take_arrivals(self) -> bool:
         """Wait for work and take it in; False once the thread should end."""
         with self._wake:
-            while not self._stopping and not self._arrived and self.engine.idle:
+            while not (self._stopping or self._arrived or self._calls) and self.engine.idle:
                 self._wake.wait()
             arrived, self._arrived = self._arrived, []
             # Under the lock, so that nobody who asks how many wait misses them.

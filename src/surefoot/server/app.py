@@ -1,6 +1,7 @@
 """The FastAPI application: all endpoints, and errors in one shape."""
 
 from collections.abc import Collection, Mapping
+from pathlib import Path
 
 from fastapi import FastAPI
 from starlette.exceptions import HTTPException
@@ -23,6 +24,7 @@ from surefoot.server.metrics import metrics_router
 from surefoot.server.models import model_router
 from surefoot.server.responding import CLIENT_GONE, JsonResponse
 from surefoot.server.service import Service
+from surefoot.server.slots import slot_router
 
 
 def create_app(
@@ -34,6 +36,7 @@ def create_app(
     max_tokens: int | None = None,
     answers: AnswerSettings | None = None,
     keys: Collection[str] = (),
+    slot_folder: Path | None = None,
     most_bytes: int = 32 << 20,
     ping_seconds: float = 10.0,
 ) -> FastAPI:
@@ -47,6 +50,7 @@ def create_app(
         max_tokens: most tokens of requests that set no limit; None for the rest of the context.
         answers: how answers are made and read where requests say nothing else.
         keys: API keys, one of which a request must have; none to let everybody in.
+        slot_folder: where slots may be saved; None for nowhere.
         most_bytes: largest request body.
         ping_seconds: a stream that has been silent so long sends a comment.
 
@@ -70,6 +74,7 @@ def create_app(
         rule=answers.rule,
         reasoning_format=answers.reasoning_format,
         reasoning_budget=answers.reasoning_budget,
+        slot_folder=slot_folder,
         most_bytes=most_bytes,
         ping_seconds=ping_seconds,
     )
@@ -86,6 +91,7 @@ def create_app(
         model_router,
         health_router,
         metrics_router,
+        slot_router,
     ):
         app.include_router(make_router(service))
     _handle_errors(app)

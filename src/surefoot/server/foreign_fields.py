@@ -77,16 +77,11 @@ def check_foreign_fields(fields: Mapping[str, Any]) -> list[str]:
     """
     warnings = []
     for name, value in fields.items():
-        if value is None and (name in NEUTRAL or name == "id_slot"):
+        if value is None and name in NEUTRAL:
             continue
         if name in NEUTRAL:
             if not _changes_nothing(name, value):
                 raise invalid(name, _refusal(NEUTRAL[name]), code="unsupported_field")
-        elif name == "id_slot":
-            if not _same(value, -1):
-                warnings.append(
-                    "id_slot: was ignored; the slot that holds most of a prompt is taken"
-                )
         elif name not in HARMLESS:
             warnings.append(f"unknown field {name!r} was ignored")
     return warnings

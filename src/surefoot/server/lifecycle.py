@@ -8,6 +8,7 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Collection, Iterator
+from pathlib import Path
 from types import FrameType
 
 import uvicorn
@@ -37,6 +38,7 @@ def serve(
     max_tokens: int | None = None,
     answers: AnswerSettings | None = None,
     keys: Collection[str] = (),
+    slot_folder: Path | None = None,
     drain_seconds: float = 0.0,
     keep_alive_seconds: int = 75,
     ready: Callable[[str], None] = lambda _: None,
@@ -56,6 +58,7 @@ def serve(
         max_tokens: most tokens of requests that set no limit; None for the rest of the context.
         answers: how answers are made and read where requests say nothing else.
         keys: API keys, one of which a request must have; none to let everybody in.
+        slot_folder: where slots may be saved; None for nowhere.
         drain_seconds: how long what runs may go on after a signal.
         keep_alive_seconds: how long an idle connection is kept. The default is longer than the
             60 seconds of most load balancers, which must not meet a connection just closed.
@@ -73,6 +76,7 @@ def serve(
         max_tokens=max_tokens,
         answers=answers,
         keys=keys,
+        slot_folder=slot_folder,
     )
     listen(listener)
     config = uvicorn.Config(

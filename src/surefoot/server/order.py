@@ -114,6 +114,7 @@ def order(
         markup=markup,
         message_starts=starts.positions,
         turn_start=starts.turn,
+        slot=_slot(body),
         context_shift=body.context_shift,
         n_keep=body.n_keep or 0,
         n_discard=body.n_discard or 0,
@@ -123,6 +124,8 @@ def order(
         max_predict_seconds=_seconds(body.t_max_predict_ms),
     )
     warnings += _shift_warnings(service, first)
+    if first.slot is not None and first.exact == "strict":
+        warnings.append("id_slot: was ignored; a strict request has memory of its own")
     groups = [
         [
             replace(
@@ -210,6 +213,11 @@ def _max_tokens(service: Service, body: GenerationBody) -> int | None:
             raise invalid(name, f"must be at least 1, or -1 for no limit, and is {limit}")
     default = None if -1 in body.limits.values() else service.max_tokens
     return min((limit for limit in body.limits.values() if limit != -1), default=default)
+
+
+def _slot(body: GenerationBody) -> int | None:
+    """The slot that is asked for; None if any will do."""
+    return None if body.id_slot == -1 else body.id_slot
 
 
 def _shift_warnings(service: Service, request: Request) -> list[str]:

@@ -265,6 +265,7 @@ class GenerationBody(BaseModel):
     deadline_seconds: float | None = Field(
         None, gt=0, allow_inf_nan=False, description="After so long it ends with what it has."
     )
+    id_slot: int | None = Field(None, description="The slot to wait for; -1: any.")
     context_shift: bool | None = Field(
         None, description="Go on where the context is full, and forget the middle of the text."
     )

@@ -3,6 +3,7 @@
 import secrets
 import time
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from surefoot.chat import ChatTemplate
 from surefoot.chat.formats import Format
@@ -30,6 +31,7 @@ class Service:
         reasoning_budget: most tokens of reasoning; -1 for no limit.
         most_bytes: largest request body.
         ping_seconds: a stream that has been silent so long sends a comment.
+        slot_folder: where slots are saved; None if they can't be.
         started: when, in Unix time.
     """
 
@@ -46,6 +48,7 @@ class Service:
     reasoning_budget: int
     most_bytes: int
     ping_seconds: float
+    slot_folder: Path | None = None
     started: int = field(default_factory=lambda: int(time.time()))
 
     @property

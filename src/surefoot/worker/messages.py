@@ -2,7 +2,8 @@
 
 import msgspec
 
-from surefoot.engine import Facts, Figures, Health, Progress, Request
+from surefoot.engine import Facts, Figures, Health, Progress, Request, SlotDone, SlotOrder
+from surefoot.engine.slot_actions import Problem
 
 
 class Age(msgspec.Struct, array_like=True, frozen=True):
@@ -35,6 +36,34 @@ class Cancel(msgspec.Struct, tag=True, array_like=True, frozen=True):
     """End a request within one round."""
 
     id: int
+
+
+class DoSlot(msgspec.Struct, tag=True, array_like=True, frozen=True):
+    """Save, restore or erase a slot.
+
+    Attributes:
+        id: what the supervisor calls the order.
+        order: what is to be done.
+    """
+
+    id: int
+    order: SlotOrder
+
+
+class DidSlot(msgspec.Struct, tag=True, array_like=True, frozen=True):
+    """What came of an order for a slot.
+
+    Attributes:
+        id: the order's.
+        done: what was done; None if that was not possible.
+        problem: the kind of problem, if so; see `SlotError`.
+        text: what was wrong, in words.
+    """
+
+    id: int
+    done: SlotDone | None
+    problem: Problem = "unusable"
+    text: str = ""
 
 
 class Stop(msgspec.Struct, tag=True, array_like=True, frozen=True):
@@ -89,7 +118,7 @@ class Told(msgspec.Struct, tag=True, array_like=True, frozen=True):
     sign: Sign | None = None
 
 
-Message = Submit | Cancel | Stop | Ready | Failed | Begun | Told
+Message = Submit | Cancel | DoSlot | DidSlot | Stop | Ready | Failed | Begun | Told
 
 encode = msgspec.msgpack.Encoder().encode
 decode = msgspec.msgpack.Decoder(Message).decode

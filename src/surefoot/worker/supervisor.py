@@ -4,12 +4,14 @@ When the worker dies, whatever the reason, it is started again and all requests 
 journals. A request that kills it is found out and given up; see `suspicion`.
 """
 
+import itertools
 import logging
 import threading
 import time
 from collections import deque
 from collections.abc import Callable
 from collections.abc import Sequence as Series
+from concurrent.futures import Future
 from dataclasses import replace
 from functools import cached_property
 from typing import Protocol
@@ -30,6 +32,9 @@ from surefoot.engine import (
     Progress,
     QueueSettings,
     Request,
+    SlotDone,
+    SlotError,
+    SlotOrder,
     Status,
 )
 from surefoot.engine.checking import check_requests
@@ -42,6 +47,8 @@ from surefoot.worker.messages import (
     Age,
     Begun,
     Cancel,
+    DidSlot,
+    DoSlot,
     Failed,
     Message,
     Ready,
@@ -65,6 +72,8 @@ STARTS_ALLOWED = 5
 
 SECONDS_TO_STOP = 10.0
 """How long a worker may take to end."""
+
+_NO_WORKER = "the worker has died and is started again; try again in a moment"
 
 SECONDS_BETWEEN_LOOKS = 1.0
 """How often it is looked whether the worker is silent."""
@@ -99,6 +108,7 @@ class Supervisor:
         vocabulary: gives the model's vocabulary, once it is known that the worker could load it.
         timeout: a worker that has work and tells nothing for so many seconds is killed.
         queue: limits of the queue; None for none. How long requests wait is the worker's to see.
+        stop_seconds: how long a worker may take to end.
         stall_seconds: a worker that has work and tells nothing for so long makes health degraded.
         delays: see `DELAYS`.
 
@@ -115,6 +125,7 @@ class Supervisor:
         timeout: float = 300.0,
         queue: QueueSettings | None = None,
         stall_seconds: float = STALL_SECONDS,
+        stop_seconds: float = SECONDS_TO_STOP,
         delays: Series[float] = DELAYS,
     ) -> None:
         self._launch = launch
@@ -139,7 +150,10 @@ class Supervisor:
         self._health = Health()
         self._queue_settings = queue or QueueSettings()
         self._stall_seconds = stall_seconds
+        self._stop_seconds = stop_seconds
         self._began: dict[int, float] = {}
+        self._orders: dict[int, Future[SlotDone]] = {}
+        self._numbers = itertools.count()
         self._totals = Totals()
         self._thread = threading.Thread(target=self._run, name="surefoot-supervisor", daemon=True)
 
@@ -278,6 +292,19 @@ class Supervisor:
             else:
                 self._end(generation, GenerationState.CANCELLED)
 
+    def slot(self, order: SlotOrder) -> SlotDone:
+        """Save, restore or erase a slot; see `EngineHandle`."""
+        answer: Future[SlotDone] = Future()
+        with self._lock:
+            if self._stopping:
+                raise EngineStoppedError(SHUTTING_DOWN)
+            if self._outbox is None:
+                raise SlotError("busy", _NO_WORKER)
+            number = next(self._numbers)
+            self._orders[number] = answer
+            self._outbox.put(DoSlot(number, order))
+        return answer.result()
+
     def refuse(self) -> None:
         """Take no more requests; what is running and waiting goes on."""
         with self._lock:
@@ -340,9 +367,12 @@ class Supervisor:
         finally:
             with self._lock:
                 self._outbox = None
+                orders, self._orders = self._orders, {}
+            for answer in orders.values():
+                answer.set_exception(SlotError("busy", _NO_WORKER))
             if told is not None:
                 worker.kill()
-            end = worker.ended(SECONDS_TO_STOP)
+            end = worker.ended(self._stop_seconds)
             outbox.close()
         ready = isinstance(first, Ready) and self._started.is_set()
         if isinstance(first, Failed):
@@ -418,10 +448,16 @@ class Supervisor:
                     if (journal := self._open.get(number)) is not None:
                         journal.state = GenerationState.RUNNING
                         self._began[number] = now
+                case DidSlot(number, done, problem, text):
+                    answer = self._orders.pop(number)
+                    if done is None:
+                        answer.set_exception(SlotError(problem, text))
+                    else:
+                        answer.set_result(done)
                 case None if self._sent and now - self._heard > self._timeout:
                     return f"it had work and told nothing for {self._timeout:g} s"
             if self._stopping:
-                stop_by = stop_by or now + SECONDS_TO_STOP
+                stop_by = stop_by or now + self._stop_seconds
                 if now > stop_by:
                     return "it did not stop"
 

@@ -1,6 +1,7 @@
 """The worker's side: an engine that takes its requests from a channel, and tells it all it does."""
 
 import logging
+import threading
 import time
 from contextlib import suppress
 from functools import partial
@@ -14,9 +15,20 @@ from surefoot.engine import (
     Generation,
     GenerationState,
     Progress,
+    SlotError,
 )
 from surefoot.worker.channel import Channel, ChannelClosedError
-from surefoot.worker.messages import Begun, Cancel, Ready, Sign, Stop, Submit, Told
+from surefoot.worker.messages import (
+    Begun,
+    Cancel,
+    DidSlot,
+    DoSlot,
+    Ready,
+    Sign,
+    Stop,
+    Submit,
+    Told,
+)
 
 log = logging.getLogger(__name__)
 
@@ -51,6 +63,9 @@ class _Worker:
                     case Cancel(number):
                         if (generation := self._open.get(number)) is not None:
                             self._thread.cancel(generation)
+                    case DoSlot() as wanted:
+                        # By itself, since it may take as long as a disk does.
+                        threading.Thread(target=self._do_slot, args=[wanted], daemon=True).start()
                     case Stop():
                         return
         except ChannelClosedError:
@@ -77,6 +92,17 @@ class _Worker:
             generation.begun = partial(self._say, Begun(number))
             self._open[number] = generation
         self._thread.take(generations)
+
+    def _do_slot(self, wanted: DoSlot) -> None:
+        self._last_sign = 0.0  # so that the slots are told as they are afterwards
+        try:
+            told = DidSlot(wanted.id, self._thread.slot(wanted.order))
+        except SlotError as error:
+            told = DidSlot(wanted.id, None, error.problem, str(error))
+        except Exception as error:
+            log.exception("a slot's order failed")
+            told = DidSlot(wanted.id, None, text=f"internal error: {error!r}")
+        self._say(told)
 
     def _refuse(self, ids: list[int], reason: str) -> None:
         failed = Progress([], 0, GenerationState.FAILED, [], [], error=reason)
@@ -107,6 +133,6 @@ class _Worker:
         progress, self._progress = self._progress, []
         self._say(Told(progress, sign))
 
-    def _say(self, message: Begun | Told) -> None:
+    def _say(self, message: Begun | DidSlot | Told) -> None:
         with suppress(ChannelClosedError):  # `run` notices, and ends
             self._channel.send(message)
