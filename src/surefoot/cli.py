@@ -50,7 +50,7 @@ def parser() -> argparse.ArgumentParser:
         ModelLoadError: libllama can't be loaded.
     """
     # Here, so that a Ctrl-C or a missing library while all of it loads is no traceback.
-    from surefoot.commands import bench, run, serve
+    from surefoot.commands import bench, replay, run, serve
     from surefoot.commands.parser import CommandParser, OneLineParser
 
     top = OneLineParser(
@@ -62,4 +62,5 @@ def parser() -> argparse.ArgumentParser:
     run.add_parser(subparsers)
     serve.add_parser(subparsers)
     bench.add_parser(subparsers)
+    replay.add_parser(subparsers)
     return top

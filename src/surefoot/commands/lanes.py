@@ -2,16 +2,22 @@
 
 import logging
 from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, contextmanager
-from typing import Any
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+from typing import Any, Protocol
 
-from surefoot.commands.speculation import Drafting
-from surefoot.decoding import SurefootError, Widths
+from surefoot.decoding import Drafter, SurefootError, Widths
 from surefoot.engine import LaneParts
 from surefoot.runtime.base import Runtime
 from surefoot.runtime.libllama import LibllamaRuntime, WidthReport, known_widths, measure_widths
 
 _LOG = logging.getLogger(__name__)
+
+
+class Beside(Protocol):
+    """Makes drafters for lanes; see `Drafting.beside`."""
+
+    def beside(self, runtime: LibllamaRuntime) -> AbstractContextManager[Drafter | None]:
+        """A drafter for another context of the target."""
 
 
 class Lanes:
@@ -27,7 +33,7 @@ class Lanes:
     def __init__(
         self,
         runtime: LibllamaRuntime,
-        drafting: Drafting,
+        drafting: Beside,
         report: WidthReport | None,
         refusal: str = "",
     ) -> None:
@@ -74,7 +80,7 @@ class Lanes:
 
 
 @contextmanager
-def lanes_for(runtime: Runtime, drafting: Drafting, *, measure: bool) -> Iterator[Lanes | None]:
+def lanes_for(runtime: Runtime, drafting: Beside, *, measure: bool) -> Iterator[Lanes | None]:
     """Measure width classes, or look up what was measured; the near-tie rule uses it, too.
 
     Args:

@@ -10,6 +10,7 @@ from surefoot.commands.cache_options import cache_settings
 from surefoot.commands.lanes import lanes_for
 from surefoot.commands.model_options import load_settings
 from surefoot.commands.options import as_options, sampling
+from surefoot.commands.recording import recorded
 from surefoot.commands.speculation import drafting_for, settings_of, uses_own_head
 from surefoot.decoding import Sampling, SyntheticAcceptance
 from surefoot.drafting.settings import SpeculationSettings
@@ -96,7 +97,10 @@ class EnginePlan:
                     patience=getattr(self.options, "watchdog_rounds", PATIENCE),
                     stall_seconds=getattr(self.options, "stall_seconds", STALL_SECONDS),
                 )
-            with closing(engine):
+            with (
+                closing(engine),
+                recorded(engine, self.options, self.settings, self.speculation),
+            ):
                 yield engine
 
     def _load(self) -> LibllamaRuntime:

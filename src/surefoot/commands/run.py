@@ -19,6 +19,7 @@ from surefoot.commands import options as shared
 from surefoot.commands.model_options import add_model_arguments
 from surefoot.commands.parser import CommandParser
 from surefoot.commands.plan import EnginePlan
+from surefoot.commands.recording import add_record_argument
 from surefoot.commands.sampling_options import add_exactness_arguments, add_sampling_arguments
 from surefoot.constraints import ControlSpec, Grammar
 from surefoot.decoding import InvalidParameterError, SurefootError
@@ -69,6 +70,7 @@ def add_parser(subparsers: "argparse._SubParsersAction[CommandParser]") -> None:
     form.add_argument("--grammar", metavar="TEXT", help="GBNF, or Lark if it begins so")
     form.add_argument("--grammar-file", type=Path, metavar="FILE", help="the same from a file")
     add_speculation_arguments(parser)
+    add_record_argument(parser)
     parser.add_argument("--json", action="store_true", help="print one JSON object, nothing else")
     shared.add_logging_arguments(parser, "colour accepted draft tokens; twice: log, too")
 

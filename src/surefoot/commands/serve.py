@@ -12,6 +12,7 @@ from surefoot.commands.llama_server import add_ineffective_arguments
 from surefoot.commands.model_options import add_model_arguments
 from surefoot.commands.parser import CommandParser
 from surefoot.commands.plan import EnginePlan
+from surefoot.commands.recording import add_record_argument
 from surefoot.commands.running import engine_at_work, queue_settings
 from surefoot.commands.sampling_options import add_exactness_arguments, add_sampling_arguments
 from surefoot.commands.slot_options import add_slot_arguments, slot_folder
@@ -154,6 +155,7 @@ def add_parser(subparsers: "argparse._SubParsersAction[CommandParser]") -> None:
     )
     add_cache_arguments(parser)
     add_slot_arguments(parser)
+    add_record_argument(parser)
     add_speculation_arguments(parser)
     add_ineffective_arguments(parser)
     shared.add_logging_arguments(parser, "log what is done; twice: libllama's log, too")

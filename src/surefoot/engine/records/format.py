@@ -125,6 +125,10 @@ def request_of(fields: Mapping[str, Any]) -> Request:
             "control": _control(given["control"]),
             "wish": None if wish is None else ScoreWish(**wish),
             "markup": frozenset(given["markup"]),
+            "message_starts": tuple(given["message_starts"]),
+            # What a former engine has decided is told as `begun`; where it was does not matter.
+            "resumed": None,
+            "slot": None,
         }
     )
 

@@ -97,7 +97,7 @@ class Recorder(Observer):
                 "end": {
                     "state": generation.state.value,
                     "cause": finish.cause if finish else generation.error,
-                    "generated": len(sequence.committed) - sequence.prompt_length,
+                    "generated": sequence.generated,
                     "summary": summary,
                 }
             },
@@ -112,7 +112,7 @@ class Recorder(Observer):
 
 
 def _round(part: Played, shape: list[list[int]]) -> dict[str, Any]:
-    start = part.start
+    start = part.start + part.sequence.gone
     ties = part.sequence.counts.near_tie_positions
     return {
         "at": start,

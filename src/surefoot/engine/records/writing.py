@@ -90,7 +90,7 @@ class RecordWriter:
         for file in self._files.values():
             self._close(file)
 
-    def _write(self, name: str, line: Any, last: bool) -> None:  # noqa: FBT001
+    def _write(self, name: str, line: Any, last: bool) -> None:
         data = orjson.dumps(line, default=plain, option=orjson.OPT_SERIALIZE_NUMPY) + b"\n"
         file = self._files.get(name)
         if file is None:

@@ -26,6 +26,7 @@ def identity_of(settings: LoadSettings, model: Model) -> str:
         for number in range(_SAMPLES):
             file.seek(max(0, size - _SAMPLE) * number // (_SAMPLES - 1))
             digest.update(file.read(_SAMPLE))
-    facts = [_FORMAT, size, settings.snapshots > 0, binding.build_and_devices()[1:3]]
+    facts = [_FORMAT, size, settings.snapshots > 0, settings.cache_type_k, settings.cache_type_v]
+    facts += binding.build_and_devices()[1:3]
     digest.update(json.dumps(facts).encode())
     return f"{info.name} ({info.architecture}) {digest.hexdigest()[:32]}"
