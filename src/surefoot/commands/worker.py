@@ -9,8 +9,9 @@ import socket
 import sys
 from collections.abc import Sequence as Series
 
-from surefoot import cli
 from surefoot.commands import options as shared
+from surefoot.commands import serve
+from surefoot.commands.parser import CommandParser, OneLineParser
 from surefoot.commands.plan import EnginePlan
 from surefoot.commands.slot_options import resumed
 from surefoot.decoding import InvalidParameterError, SurefootError
@@ -25,7 +26,9 @@ def main(arguments: Series[str]) -> int:
     """Work until the other side says stop, or is gone; returns the exit code."""
     descriptor, *rest = arguments
     channel = channel_of(int(descriptor))
-    options = cli.parser().parse_args(rest)
+    parser = OneLineParser()
+    serve.add_parser(parser.add_subparsers(parser_class=CommandParser))
+    options = parser.parse_args(rest)
     shared.set_up_logging(options)
     try:
         try:
