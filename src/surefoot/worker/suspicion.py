@@ -1,9 +1,9 @@
 """Which request may have killed the worker: told from what was running when it died.
 
 A request that has committed a token since the last death is cleared of it. One that was running at
-two deaths in a row without is a suspect, and runs alone. If nobody else has run in a worker's life
-and a suspect was running at its end, again with nothing committed, it is guilty. So nobody is given
-up for having been in bad company.
+two deaths in a row without is a suspect, and runs alone. One that was running at the ends of two
+workers' lives in a row in which nobody else has run, with nothing committed, is guilty. So nobody
+is given up for having been in bad company, nor for one death that may have come from outside.
 """
 
 from collections.abc import Iterable
@@ -19,6 +19,7 @@ DEATHS_ALLOWED = 1
 @dataclass(slots=True)
 class _Record:
     deaths: int = 0
+    alone: int = 0
     tokens: int = 0
 
 
@@ -38,10 +39,11 @@ class Suspicion:
         for journal in running:
             record = self._records.setdefault(journal.id, _Record())
             if len(journal.tokens) > record.tokens:
-                record.deaths = 0
+                record.deaths = record.alone = 0
             record.deaths += 1
+            record.alone += alone and len(running) == 1
             record.tokens = len(journal.tokens)
-        if alone and len(running) == 1 and self.suspects(running[0]):
+        if len(running) == 1 and self._records[running[0].id].alone > DEATHS_ALLOWED:
             return running[0]
         return None
 
