@@ -38,6 +38,14 @@ Rows = NDArray[np.float32]
 Opener = Callable[..., LibllamaRuntime]
 
 
+@pytest.fixture(scope="module", autouse=True)
+def measured_here(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Reports are of this module's own measurements, and not of shorter ones that were kept."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("widths")))
+        yield
+
+
 @pytest.fixture(scope="module")
 def opened(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Opener]:
     """Loads a model by its name, once for each set of options."""
