@@ -11,6 +11,9 @@ from typing import Any
 import pytest
 
 from surefoot.decoding import InvalidParameterError
+from surefoot.engine.cache import StateFileError
+from surefoot.engine.cache.slot_file import pack_slot, unpack_slot
+from surefoot.engine.cache.tokens import as_tokens
 from surefoot.engine.slot_actions import (
     Direct,
     SlotError,
@@ -100,6 +103,16 @@ def test_a_damaged_file_leaves_the_slot_as_it_was(tmp_path: Path) -> None:
             restore(bench, path)
         assert caught.value.problem == "unusable"
     assert bench.turn([*held, *NEW]).reused == len(held) - 1
+
+
+def test_the_checksum_covers_the_names_of_parts() -> None:
+    """Or a drafter's state would be lost without a word."""
+    parts = {"target": b"state", "draft-mtp": b"entries"}
+    data = b"".join(pack_slot("me", [(as_tokens([1, 2]), parts)]))
+    [(tokens, found)] = unpack_slot(data, "me")
+    assert (tokens.tolist(), found) == ([1, 2], parts)
+    with pytest.raises(StateFileError, match="checksum"):
+        unpack_slot(data.replace(b"draft-mtp", b"draft-mtq"), "me")
 
 
 def test_another_models_file_is_refused_by_name(tmp_path: Path) -> None:
