@@ -86,11 +86,20 @@ class Answer:
         Raises:
             ApiError: a generation failed.
         """
-        try:
-            async with asyncio.timeout(patience):
-                news = await self._queue.get()
-        except TimeoutError:
-            return None
+        if self._queue.empty():
+            try:
+                async with asyncio.timeout(patience):
+                    return self._heard(await self._queue.get())
+            except TimeoutError:
+                return None
+        return self._heard(self._queue.get_nowait())
+
+    @property
+    def has_news(self) -> bool:
+        """Whether the next delta is there already."""
+        return not self._queue.empty()
+
+    def _heard(self, news: News) -> News:
         if news.delta.state is GenerationState.FAILED:
             raise self._failure(self.generations[news.index])
         self.running -= news.delta.state.over

@@ -74,35 +74,47 @@ async def events(
     no `[DONE]` follows.
     """
     nothing: JSON = {"usage": None} if include_usage else {}
+    held: list[bytes] = []
+
+    def tell(choices: list[JSON]) -> None:
+        held.extend(event(envelope.chunk([choice]) | nothing) for choice in choices)
+
     try:
         for index, generation in enumerate(answer.generations):
-            for choice in dialect.opening(index, generation):
-                yield event(envelope.chunk([choice]) | nothing)
+            tell(dialect.opening(index, generation))
         while answer.running:
+            # Whatever is there by now goes out at once, so a busy server writes less often.
+            if held and not answer.has_news:
+                yield _taken(held)
             news = await answer.news(patience=ping_seconds)
             if news is None:
                 yield PING
                 continue
-            for choice in dialect.pieces(news.index, news.delta):
-                yield event(envelope.chunk([choice]) | nothing)
+            tell(dialect.pieces(news.index, news.delta))
             if news.delta.state.over:
-                *held, last = dialect.ending(news.index, answer.reason(news.index))
-                for choice in held:
-                    yield event(envelope.chunk([choice]) | nothing)
+                *others, last = dialect.ending(news.index, answer.reason(news.index))
+                tell(others)
                 figures: JSON = {}
                 if not answer.running:
                     report = order.report(answer.summary)
                     figures = {"timings": report.timings, "surefoot": report.details}
-                yield event(envelope.chunk([last]) | nothing | figures)
+                held.append(event(envelope.chunk([last]) | nothing | figures))
         if include_usage:
             usage = order.report(answer.summary).usage
-            yield event(envelope.chunk([]) | {"usage": usage})
-        yield DONE
+            held.append(event(envelope.chunk([]) | {"usage": usage}))
+        yield _taken(held) + DONE
     except ApiError as error:
-        yield event(error.body)
+        yield _taken(held) + event(error.body)
     except Exception:
         log.exception("a stream failed")
-        yield event(internal().body)
+        yield _taken(held) + event(internal().body)
+
+
+def _taken(held: list[bytes]) -> bytes:
+    """What was held, which is held no longer."""
+    data = b"".join(held)
+    held.clear()
+    return data
 
 
 def event(value: JSON) -> bytes:
