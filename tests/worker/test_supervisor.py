@@ -16,6 +16,8 @@ from surefoot.engine import (
     EngineStoppedError,
     GenerationState,
     PromptTooLongError,
+    QueueFullError,
+    QueueSettings,
     Request,
     SlotError,
     SlotOrder,
@@ -23,6 +25,7 @@ from surefoot.engine import (
 from surefoot.runtime.base import ModelLoadError
 from surefoot.runtime.simulated import SimulatedRuntime
 from surefoot.worker import Channel, WorkerStartError
+from tests.server.gate import Gate
 from tests.worker.simulated import Heard, Poisoned, Supervised
 
 SEED = 20261202
@@ -336,3 +339,51 @@ def test_an_order_for_a_slot_does_not_wait_for_a_worker_that_is_gone() -> None:
         with pytest.raises(SlotError, match="try again") as caught:
             running.supervisor.slot(SlotOrder("erase", 0))
         assert caught.value.problem == "busy"
+
+
+def test_health_is_degraded_while_a_worker_has_work_and_says_nothing() -> None:
+    gate = Gate()
+    with supervised(decode_seconds=gate, stall_seconds=0.1) as running:
+        client = Heard()
+        assert running.supervisor.status().health.status == "ok"
+        running.supervisor.submit_group([Request((310, 311), max_tokens=4)], [client])
+        while (health := running.supervisor.status().health).status == "ok":
+            time.sleep(0.005)
+        assert (health.status, health.live) == ("degraded", False)
+        assert health.reason is not None
+        assert "told nothing" in health.reason
+        gate.open()
+        assert client.wait() is GenerationState.FINISHED
+        assert running.supervisor.status().health.status == "ok"
+
+
+def test_the_queues_limit_holds_in_front_of_a_worker() -> None:
+    gate = Gate()
+    with supervised(decode_seconds=gate, queue=QueueSettings(limit=2)) as running:
+        clients = [Heard() for _ in range(5)]
+        for client in clients:  # three for the slots, two wait
+            running.supervisor.submit_group([Request((310, 311), max_tokens=4)], [client])
+        with pytest.raises(QueueFullError, match=r"and 2 may \(--queue\)"):
+            running.supervisor.submit_group([Request((310,), max_tokens=4)], [Heard()])
+        assert running.supervisor.status().refused == 1
+        gate.open()
+        assert all(client.wait() is GenerationState.FINISHED for client in clients)
+        last = Heard()
+        running.supervisor.submit_group([Request((310,), max_tokens=4)], [last])
+        assert last.wait() is GenerationState.FINISHED
+
+
+def test_a_deadline_counts_from_when_the_request_came_whatever_worker_it_is_in() -> None:
+    with supervised(decode_seconds=0.005, delays=[0.6]) as running:
+        client = Heard()
+        request = Request((310, 311), max_tokens=250, deadline_seconds=0.5)
+        [journal] = running.supervisor.submit_group([request], [client])
+        client.wait(deltas=10)
+        running.workers[-1].kill()
+        while running.supervisor.status().health.status != "restarting":
+            time.sleep(0.005)
+        told = len(journal.tokens)  # by the next worker's start the time is up
+        assert client.wait() is GenerationState.FINISHED
+        assert journal.finish is not None
+        assert journal.finish.cause == "deadline"
+        assert len(journal.tokens) <= told + 1  # within a round
