@@ -100,8 +100,10 @@ class Admission:
                 places = self._one_place(request.slot, reserved)
             else:
                 places = self._places(group, reserved, strict=strict)
-            if places is not None:
+            if places:
                 self._enter_group(group, places)
+            elif places is not None:
+                continue  # it has failed
             elif request.slot is not None and not strict:
                 reserved.add(request.slot)
             else:
