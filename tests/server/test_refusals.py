@@ -232,3 +232,11 @@ def test_a_text_completion_can_not_be_told_to_think(
 ) -> None:
     [field] = fields
     assert refused(server, "completions", {"prompt": "a", **fields})["param"] == field
+
+
+def test_bans_that_leave_no_token_are_the_requests_own_fault(server: Running) -> None:
+    """It shows only while the text is made, and is no fault of the server's."""
+    bans = {str(token): False for token in range(server.engine.runtime.vocabulary_size)}
+    error = refused(server, "completions", {"prompt": "a", "logit_bias": bans})
+    assert "token" in error["message"]
+    assert server.complete("a", max_tokens=2)

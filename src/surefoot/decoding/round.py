@@ -267,7 +267,7 @@ class Round:
                     break
             sequence.fast_forward()
         except (ControlError, NoTokenError) as error:
-            sequence.fail(str(error))
+            sequence.fail(str(error), own=True)
         except DecodeError:
             raise
         except Exception as error:

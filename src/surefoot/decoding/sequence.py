@@ -66,6 +66,7 @@ class Sequence:
         scores: of each generated token, if they are wanted.
         prompt_scores: of each prompt token but the first, if they are wanted.
         fault: why the sequence can't go on, in words; None if it can.
+        own_fault: whether that lies in what the request asks for.
         sound: so many tokens that the last pass left in the memory are the committed ones. Behind
             them lie draft tokens, even where as many tokens have been committed since.
         breakers: what DRY's repeats do not reach across.
@@ -92,6 +93,7 @@ class Sequence:
     scores: list[Scores] = field(default_factory=list)
     prompt_scores: list[Scores] = field(default_factory=list)
     fault: str | None = None
+    own_fault: bool = False
     sound: int = 1 << 62
     breakers: Breakers = NO_BREAKERS
     shed: list[int] = field(default_factory=list)
@@ -243,6 +245,12 @@ class Sequence:
         if mu is not None:
             self.chooser.mu = mu
 
-    def fail(self, reason: str) -> None:
-        """Go no further, for a reason in words. What is committed stands."""
+    def fail(self, reason: str, *, own: bool = False) -> None:
+        """Go no further, for a reason in words. What is committed stands.
+
+        Args:
+            reason: why.
+            own: whether it lies in what the request asks for.
+        """
         self.fault = reason
+        self.own_fault = own

@@ -212,7 +212,7 @@ class Admission:
         try:
             sequence.fast_forward()
         except ControlError as error:
-            self._ends.fail(lane, slot, str(error))
+            self._ends.fail(lane, slot, str(error), own=True)
             return False
         if sequence.finish is not None:
             self._ends.leave(lane, slot, GenerationState.FINISHED, keep=False)

@@ -406,10 +406,10 @@ class Engine:
         if state is GenerationState.FINISHED and self.self_check and self.self_check.wants():
             self._check_later(generation, sequence)
 
-    def fail(self, lane: Lane, slot: Slot, reason: str) -> None:
+    def fail(self, lane: Lane, slot: Slot, reason: str, *, own: bool = False) -> None:
         """See `Ends`."""
         generation, _ = slot.running
-        generation.error = reason
+        generation.error, generation.own_fault = reason, own
         self.leave(lane, slot, GenerationState.FAILED, keep=False)
 
     def end(

@@ -84,4 +84,5 @@ class Generation(Journal):
             summary=summary,
             finish=self.finish,
             error=self.error,
+            own_fault=self.own_fault,
         )

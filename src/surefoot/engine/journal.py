@@ -89,6 +89,7 @@ class Progress(NamedTuple):
         error: what went wrong, in words, if it failed.
         retry_after: seconds after which the same request may be tried again, if it has failed only
             because the server was busy; None else.
+        own_fault: whether it failed for what it asks for.
     """
 
     tokens: list[int]
@@ -102,6 +103,7 @@ class Progress(NamedTuple):
     finish: Finish | None = None
     error: str | None = None
     retry_after: int | None = None
+    own_fault: bool = False
 
 
 class Journal:
@@ -124,6 +126,7 @@ class Journal:
         finish: why it ended, once it has finished.
         error: what went wrong, in words, if it failed.
         retry_after: seconds after which the same request may be tried again; see `Progress`.
+        own_fault: whether it failed for what it asks for.
         cancelled: set to ask for its end; it is honoured within one round.
         tokens: the generated tokens, an end token included.
         text: the text so far.
@@ -149,6 +152,7 @@ class Journal:
         self.finish: Finish | None = None
         self.error: str | None = None
         self.retry_after: int | None = None
+        self.own_fault = False
         self.cancelled = False
         self.tokens: list[int] = []
         self.text = ""
@@ -211,6 +215,7 @@ class Journal:
         self.finish = progress.finish
         self.error = progress.error
         self.retry_after = progress.retry_after
+        self.own_fault = progress.own_fault
 
     def _released(self) -> list[tuple[int, int]]:
         """The tokens, with their places, whose text has been shown since the last call."""

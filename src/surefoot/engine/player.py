@@ -52,8 +52,15 @@ class Ends(Protocol):
             keep: whether the memory is good.
         """
 
-    def fail(self, lane: Lane, slot: Slot, reason: str) -> None:
-        """Take a generation out of its slot because it can't go on."""
+    def fail(self, lane: Lane, slot: Slot, reason: str, *, own: bool = False) -> None:
+        """Take a generation out of its slot because it can't go on.
+
+        Args:
+            lane: where it is.
+            slot: its slot.
+            reason: why, in words.
+            own: whether that lies in what the request asks for.
+        """
 
     def end(
         self,
@@ -203,7 +210,7 @@ class Player:
                 summary.first_token_seconds = now - slot.entered
             slot.failures = 0
             if sequence.fault is not None:
-                self._ends.fail(lane, slot, sequence.fault)
+                self._ends.fail(lane, slot, sequence.fault, own=sequence.own_fault)
                 continue
             if sequence.finish is not None:
                 self._ends.leave(lane, slot, GenerationState.FINISHED, counts.accepted - accepted)

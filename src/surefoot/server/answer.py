@@ -110,7 +110,8 @@ class Answer:
             return unavailable()
         if generation.retry_after is not None:
             return overloaded(503, str(generation.error), generation.retry_after)
-        return ApiError(500, generation.error or "the generation failed")
+        status = 400 if generation.own_fault else 500
+        return ApiError(status, generation.error or "the generation failed")
 
     async def finished(self) -> None:
         """Wait for all generations.
