@@ -4,14 +4,11 @@ When the worker dies, whatever the reason, it is started again and all requests 
 journals. A request that kills it is found out and given up; see `suspicion`.
 """
 
-import itertools
 import logging
 import threading
 import time
-from collections import deque
 from collections.abc import Callable
 from collections.abc import Sequence as Series
-from concurrent.futures import Future
 from dataclasses import replace
 from functools import cached_property
 from typing import Protocol
@@ -33,7 +30,6 @@ from surefoot.engine import (
     QueueSettings,
     Request,
     SlotDone,
-    SlotError,
     SlotOrder,
     Status,
 )
@@ -48,7 +44,6 @@ from surefoot.worker.messages import (
     Begun,
     Cancel,
     DidSlot,
-    DoSlot,
     Failed,
     Message,
     Ready,
@@ -56,6 +51,8 @@ from surefoot.worker.messages import (
     Submit,
     Told,
 )
+from surefoot.worker.orders import Orders
+from surefoot.worker.outbox import Outbox
 from surefoot.worker.suspicion import Suspicion
 
 log = logging.getLogger(__name__)
@@ -72,8 +69,6 @@ STARTS_ALLOWED = 5
 
 SECONDS_TO_STOP = 10.0
 """How long a worker may take to end."""
-
-_NO_WORKER = "the worker has died and is started again; try again in a moment"
 
 SECONDS_BETWEEN_LOOKS = 1.0
 """How often it is looked whether the worker is silent."""
@@ -137,7 +132,7 @@ class Supervisor:
         self._sent: set[int] = set()
         self._in_this_life: set[int] = set()
         self._suspicion = Suspicion()
-        self._outbox: _Outbox | None = None
+        self._outbox: Outbox | None = None
         self._heard = 0.0
         self._refusing = self._stopping = False
         self._started = threading.Event()
@@ -152,8 +147,7 @@ class Supervisor:
         self._stall_seconds = stall_seconds
         self._stop_seconds = stop_seconds
         self._began: dict[int, float] = {}
-        self._orders: dict[int, Future[SlotDone]] = {}
-        self._numbers = itertools.count()
+        self._orders = Orders()
         self._totals = Totals()
         self._thread = threading.Thread(target=self._run, name="surefoot-supervisor", daemon=True)
 
@@ -294,15 +288,10 @@ class Supervisor:
 
     def slot(self, order: SlotOrder) -> SlotDone:
         """Save, restore or erase a slot; see `EngineHandle`."""
-        answer: Future[SlotDone] = Future()
         with self._lock:
             if self._stopping:
                 raise EngineStoppedError(SHUTTING_DOWN)
-            if self._outbox is None:
-                raise SlotError("busy", _NO_WORKER)
-            number = next(self._numbers)
-            self._orders[number] = answer
-            self._outbox.put(DoSlot(number, order))
+            answer = self._orders.place(order, self._outbox)
         return answer.result()
 
     def refuse(self) -> None:
@@ -354,7 +343,7 @@ class Supervisor:
             worker = self._launch()
         except OSError as error:
             return self._start_failed(f"it can't be started ({error})"), False
-        outbox = _Outbox(worker.channel)
+        outbox = Outbox(worker.channel)
         told = None
         try:
             first = self._first_message(worker)
@@ -367,9 +356,7 @@ class Supervisor:
         finally:
             with self._lock:
                 self._outbox = None
-                orders, self._orders = self._orders, {}
-            for answer in orders.values():
-                answer.set_exception(SlotError("busy", _NO_WORKER))
+            self._orders.give_up()
             if told is not None:
                 worker.kill()
             end = worker.ended(self._stop_seconds)
@@ -404,7 +391,7 @@ class Supervisor:
         worker.kill()
         return None
 
-    def _welcome(self, ready: Ready, outbox: "_Outbox") -> str | None:
+    def _welcome(self, ready: Ready, outbox: Outbox) -> str | None:
         """Let a worker that is ready have the requests; else why it can't have them, in words."""
         facts = ready.facts
         if not self._started.is_set():
@@ -448,12 +435,8 @@ class Supervisor:
                     if (journal := self._open.get(number)) is not None:
                         journal.state = GenerationState.RUNNING
                         self._began[number] = now
-                case DidSlot(number, done, problem, text):
-                    answer = self._orders.pop(number)
-                    if done is None:
-                        answer.set_exception(SlotError(problem, text))
-                    else:
-                        answer.set_result(done)
+                case DidSlot() as did:
+                    self._orders.answer(did)
                 case None if self._sent and now - self._heard > self._timeout:
                     return f"it had work and told nothing for {self._timeout:g} s"
             if self._stopping:
@@ -554,44 +537,6 @@ class Supervisor:
             self._queue.served(time.monotonic() - began)
         self._sent.discard(journal.id)
         self._suspicion.forget(journal)
-
-
-class _Outbox:
-    """Sends messages in a thread of its own, lest a worker that is behind hold up its callers."""
-
-    def __init__(self, channel: Channel) -> None:
-        self._channel = channel
-        self._messages: deque[Message] = deque()
-        self._change = threading.Condition()
-        self._closed = False
-        self._thread = threading.Thread(target=self._send, name="surefoot-outbox", daemon=True)
-        self._thread.start()
-
-    def put(self, message: Message) -> None:
-        """Have a message sent."""
-        with self._change:
-            self._messages.append(message)
-            self._change.notify()
-
-    def close(self) -> None:
-        """End the thread; what has not been sent is not."""
-        with self._change:
-            self._closed = True
-            self._change.notify()
-        self._thread.join()
-
-    def _send(self) -> None:
-        while True:
-            with self._change:
-                while not self._messages and not self._closed:
-                    self._change.wait()
-                if self._closed:
-                    return
-                message = self._messages.popleft()
-            try:
-                self._channel.send(message)
-            except ChannelClosedError:
-                return  # who listens to the channel notices, too
 
 
 def _age(journal: Journal, now: float) -> Age:
